@@ -1,0 +1,62 @@
+"""Visual-semantic embeddings with hard negatives: learn, measure and use a joint space.
+
+Public names are found here and loaded when they are first used, so that `import vsepp` costs
+nothing and using a model never imports torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Architecture": "vsepp.encoders.joint",
+    "Batch": "vsepp.data.batches",
+    "CaptionedImage": "vsepp.data.captioned",
+    "Embedder": "vsepp.search.embedder",
+    "Epoch": "vsepp.training.loop",
+    "JointEmbedding": "vsepp.encoders.joint",
+    "Pairs": "vsepp.data.batches",
+    "Phase": "vsepp.training.loop",
+    "Recall": "vsepp.equations.ranking",
+    "Recipe": "vsepp.experiments.recipe",
+    "Retrieval": "vsepp.evaluation.retrieval",
+    "Snapshot": "vsepp.encoders.snapshot",
+    "Vocabulary": "vsepp.data.tokens",
+    "evaluate": "vsepp.evaluation.retrieval",
+    "inner_product": "vsepp.equations.similarity",
+    "load": "vsepp.search.embedder",
+    "max_of_hinges": "vsepp.equations.losses",
+    "open_data": "vsepp.data.collections",
+    "order_similarity": "vsepp.equations.similarity",
+    "ranks": "vsepp.equations.ranking",
+    "sum_of_hinges": "vsepp.equations.losses",
+    "train": "vsepp.training.loop",
+}
+
+__all__ = list(_HOMES)
+
+if TYPE_CHECKING:
+    from vsepp.data.batches import Batch, Pairs
+    from vsepp.data.captioned import CaptionedImage
+    from vsepp.data.collections import open_data
+    from vsepp.data.tokens import Vocabulary
+    from vsepp.encoders.joint import Architecture, JointEmbedding
+    from vsepp.encoders.snapshot import Snapshot
+    from vsepp.equations.losses import max_of_hinges, sum_of_hinges
+    from vsepp.equations.ranking import Recall, ranks
+    from vsepp.equations.similarity import inner_product, order_similarity
+    from vsepp.evaluation.retrieval import Retrieval, evaluate
+    from vsepp.experiments.recipe import Recipe
+    from vsepp.search.embedder import Embedder, load
+    from vsepp.training.loop import Epoch, Phase, train
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'vsepp' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,1 @@
+"""The blackboard: pure functions of tensors, readable beside the paper."""

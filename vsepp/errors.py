@@ -1,0 +1,9 @@
+"""What the program says when it cannot go on; the command line turns these into exit codes."""
+
+
+class WrongRequest(ValueError):
+    """The request cannot be carried out as asked: a path, a key or a value is wrong (exit code 2)."""
+
+
+class WorkFailed(RuntimeError):
+    """The request was fine, the work could not be finished (exit code 1)."""
