@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+import torch
+
+from vsepp.data.batches import Pairs, Pictures, made_ahead, padded
+from vsepp.data.tokens import Vocabulary
+
+
+@pytest.fixture(scope="module")
+def pairs(world):
+    items = world.split("train")
+    return Pairs(items, Vocabulary.learn(c for i in items for c in i.captions), 64, 64)
+
+
+def test_padding_by_hand():
+    words, lengths = padded([np.array([1, 2]), np.array([3]), np.array([4, 5, 6])])
+    assert words.tolist() == [[1, 2, 0], [3, 0, 0], [4, 5, 6]]
+    assert lengths.tolist() == [2, 1, 3]
+
+
+def test_an_epoch_meets_every_pair_once(pairs):
+    seen = [
+        (int(b), tuple(w.tolist()))
+        for batch in pairs.batches(32)
+        for b, w in zip(
+            batch.image_ids,
+            [x[:n] for x, n in zip(batch.words, batch.lengths, strict=True)],
+            strict=True,
+        )
+    ]
+    expected = [
+        (int(i), tuple(w.tolist()))
+        for i, w in zip(pairs.image_of_caption, pairs.words, strict=True)
+    ]
+    assert sorted(seen) == sorted(expected)
+    assert len(pairs.batches(32)) == len(list(pairs.batches(32)))
+
+
+def test_a_picture_stands_beside_its_caption(pairs):
+    batch = next(iter(pairs.batches(16)))
+    for image, number in zip(batch.images, batch.image_ids.tolist(), strict=True):
+        expected = np.asarray(pairs.items[number].path.open(64)).transpose(2, 0, 1)
+        assert np.array_equal(image, expected)
+
+
+@pytest.mark.parametrize("crop", ["center", "random"])
+def test_batches_repeat_with_their_seed(pairs, crop):
+    def epochs(seed):
+        batches = pairs.batches(32, crop, seed)
+        return [torch.cat([b.images.flatten(1).float().mean(1) for b in batches]) for _ in range(2)]
+
+    first, second, other = epochs(0), epochs(0), epochs(1)
+    assert torch.equal(first[0], second[0])
+    assert torch.equal(first[1], second[1])
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first[0], other[0])
+
+
+def test_caption_batches_cover_all_in_order_of_length(pairs):
+    numbers, lengths = [], []
+    for chosen, words, sizes in pairs.caption_batches(100):
+        assert words.shape == (len(chosen), int(sizes.max()))
+        numbers += chosen.tolist()
+        lengths += sizes.tolist()
+    assert sorted(numbers) == list(range(len(pairs)))
+    assert lengths == sorted(lengths)
+
+
+def test_features_take_the_place_of_pictures(pairs):
+    features = torch.arange(len(pairs.items))[:, None].float()
+    with_features = pairs.with_features(features)
+    batch = next(iter(with_features.batches(16)))
+    assert torch.equal(batch.images[:, 0].long(), batch.image_ids)
+    assert torch.equal(torch.cat(list(with_features.image_batches(7))), features)
+    assert pairs.features is None
+
+
+def test_pictures_are_kept_only_while_they_fit(world):
+    pictures = Pictures(world.items, 64, 64, memory=5 * 3 * 64 * 64)
+    for index in range(10):
+        pictures.center(index)
+    assert len(pictures._kept) == 5
+
+
+def test_work_ahead_keeps_its_order_and_hands_on_errors():
+    assert list(made_ahead(range(50), lambda number: number * number)) == [n * n for n in range(50)]
+
+    def broken(number):
+        if number == 3:
+            raise ValueError("three")
+        return number
+
+    with pytest.raises(ValueError, match="three"):
+        list(made_ahead(range(50), broken))

@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from vsepp.data.pictures import center_crop, open_picture, random_resized_crop, shrink
+
+
+def gradient(width, height):
+    """Red grows to the right, green downwards."""
+    x, y = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
+    return Image.fromarray(np.stack([x, y, np.zeros_like(x)], axis=-1).astype(np.uint8))
+
+
+def test_center_crop_takes_the_middle():
+    pixels = center_crop(gradient(101, 51), 51)
+    assert pixels.shape == (3, 51, 51)
+    assert pixels[0, 25, 25] == pytest.approx(127, abs=2)
+    assert pixels[1, 25, 25] == pytest.approx(127, abs=2)
+
+
+def test_shrink_measures_the_short_side():
+    assert shrink(gradient(400, 200), 50).size == (100, 50)
+    assert shrink(gradient(200, 400), 50).size == (50, 100)
+    assert shrink(gradient(30, 20), 40).size == (60, 40)
+
+
+def test_a_panorama_is_cut_to_its_middle():
+    assert shrink(gradient(5000, 2), 100).size == (400, 100)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 300), st.integers(1, 300), st.integers(0, 99))
+def test_every_size_of_picture_gives_crops_of_one_size(width, height, seed):
+    picture = shrink(Image.new("RGB", (width, height), "red"), 32)
+    generator = np.random.default_rng(seed)
+    for pixels in (center_crop(picture, 24), random_resized_crop(picture, 24, generator)):
+        assert pixels.shape == (3, 24, 24)
+        assert pixels.dtype == np.uint8
+        assert (pixels == np.array([255, 0, 0]).reshape(3, 1, 1)).all()
+
+
+def test_random_crops_repeat_with_their_seed_and_differ_without():
+    picture = gradient(64, 64)
+    crops = [random_resized_crop(picture, 16, np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    assert np.array_equal(crops[0], crops[1])
+    assert not np.array_equal(crops[0], crops[2])
+
+
+def test_half_of_the_random_crops_are_flipped():
+    generator = np.random.default_rng(0)
+    crops = [random_resized_crop(gradient(64, 64), 8, generator) for _ in range(400)]
+    flipped = sum(crop[0, 0, 0] > crop[0, 0, -1] for crop in crops)
+    assert 160 < flipped < 240
+
+
+def test_large_jpegs_are_decoded_small(tmp_path):
+    gradient(1600, 1200).save(tmp_path / "big.jpg")
+    assert open_picture(tmp_path / "big.jpg", 100).size == (200, 150)
+
+
+def test_orientation_is_honoured(tmp_path):
+    picture = gradient(60, 40)
+    exif = picture.getexif()
+    exif[0x0112] = 6  # turned by 90 degrees
+    picture.save(tmp_path / "turned.jpg", exif=exif)
+    assert open_picture(tmp_path / "turned.jpg", 40).size == (40, 60)
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "P", "RGBA", "CMYK", "1", "I;16"])
+def test_every_mode_becomes_rgb(mode, tmp_path):
+    suffix = ".jpg" if mode == "CMYK" else ".png"
+    Image.new("L", (20, 20), 255).convert(mode if mode != "I;16" else "I;16").save(
+        tmp_path / f"picture{suffix}"
+    )
+    assert open_picture(tmp_path / f"picture{suffix}", 20).mode == "RGB"
+
+
+def test_transparency_becomes_white(tmp_path):
+    Image.new("RGBA", (8, 8), (255, 0, 0, 0)).save(tmp_path / "clear.png")
+    assert open_picture(tmp_path / "clear.png", 8).getpixel((4, 4)) == (255, 255, 255)

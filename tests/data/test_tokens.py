@@ -1,0 +1,68 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vsepp.data.tokens import Vocabulary
+
+CAPTIONS = ["A dog runs.", "A dog sleeps!", "the cat"]
+
+
+def words(vocabulary, caption):
+    return vocabulary.tokenizer.encode(caption).tokens
+
+
+def test_by_hand():
+    vocabulary = Vocabulary.learn(CAPTIONS)
+    assert words(vocabulary, "The dog, runs") == ["<start>", "the", "dog", "<unk>", "runs", "<end>"]
+    assert vocabulary.encode(["a dog"]) == [[1, 4, 5, 2]]  # the most frequent words come first
+
+
+def test_rare_words_are_unknown():
+    vocabulary = Vocabulary.learn(CAPTIONS, min_count=2)
+    assert words(vocabulary, "a cat") == ["<start>", "a", "<unk>", "<end>"]
+    assert vocabulary.unknown_words("A cat!") == ["cat", "!"]
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("Ein Hund läuft über Straße", ["ein", "hund", "läuft", "über", "straße"]),
+        ("собака бежит", ["собака", "бежит"]),
+        ("一只狗在跑", ["一", "只", "狗", "在", "跑"]),
+        ("犬が走る", ["犬", "が", "走", "る"]),
+        ("หมาวิ่ง", ["ห", "ม", "า", "วิ่", "ง"]),
+        ("كلب يجري", ["كلب", "يجري"]),
+        ("개가 달린다", ["개가", "달린다"]),
+        ("ＤＯＧ", ["dog"]),
+        ("cafe\u0301", ["café"]),
+        ("good dog 🐕", ["good", "dog", "🐕"]),
+    ],
+)
+def test_every_language_is_cut_into_words(caption, expected):
+    vocabulary = Vocabulary.learn([caption])
+    assert words(vocabulary, caption)[1:-1] == expected
+
+
+def test_a_caption_cannot_smuggle_in_special_words():
+    vocabulary = Vocabulary.learn(["<pad> <end> dog"])
+    assert 0 not in vocabulary.encode(["<pad> dog <pad>"])[0]
+
+
+def test_saved_and_loaded_it_cuts_the_same(tmp_path):
+    vocabulary = Vocabulary.learn(CAPTIONS)
+    vocabulary.save(tmp_path / "tokenizer.json")
+    loaded = Vocabulary.load(tmp_path / "tokenizer.json")
+    assert loaded.encode(CAPTIONS) == vocabulary.encode(CAPTIONS)
+    assert len(loaded) == len(vocabulary)
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(), max_size=6), st.text())
+def test_any_text_can_be_learned_and_encoded(captions, query):
+    vocabulary = Vocabulary.learn(captions)
+    ids = vocabulary.encode([query])[0]
+    assert ids[0] == 1
+    assert ids[-1] == 2
+    assert all(0 < number < len(vocabulary) for number in ids)
+    for caption in captions:
+        assert vocabulary.unknown_words(caption) == []

@@ -1,0 +1,186 @@
+"""Captioned images -> batches of tensors: words are cut once, pictures are decoded ahead."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from os import cpu_count
+from typing import Literal, TypeVar
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from vsepp.data.captioned import CaptionedImage
+from vsepp.data.pictures import Pixels, center_crop, open_picture, random_resized_crop, shrink
+from vsepp.data.tokens import Vocabulary
+
+Crop = Literal["center", "random"]
+Task = TypeVar("Task")
+Made = TypeVar("Made")
+AHEAD = 4  # batches that are being made while the model works on one
+IN_MEMORY = 2_000_000_000  # bytes of decoded pictures that are kept; the rest is decoded again
+
+
+@dataclass(frozen=True)
+class Batch:
+    """M pairs: row m of `images` belongs to row m of `words`."""
+
+    images: Tensor  # (M, 3, S, S) uint8, or features (M, D_phi) where the backbone ran before
+    words: Tensor  # (M, L) ids, padded with 0
+    lengths: Tensor  # (M,)
+    image_ids: Tensor  # (M,), equal where two captions share their picture
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def to(self, device: torch.device) -> "Batch":
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in vars(self).values()))
+
+
+class Pictures:
+    """The pictures of a split, resized once and kept in memory while they fit."""
+
+    def __init__(
+        self, items: Sequence[CaptionedImage], size: int, resize: int, memory: int = IN_MEMORY
+    ) -> None:
+        self.items = items
+        self.size = size
+        self.resize = resize
+        self.memory = memory
+        self._kept: dict[int, Image.Image] = {}
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def center(self, index: int) -> Pixels:
+        return center_crop(self._resized(index), self.size)
+
+    def random(self, index: int, generator: np.random.Generator) -> Pixels:
+        return random_resized_crop(self._resized(index), self.size, generator)
+
+    def _resized(self, index: int) -> Image.Image:
+        kept = self._kept.get(index)
+        if kept is None:
+            picture = open_picture(self.items[index].path, self.resize)
+            kept = shrink(picture, self.resize)
+            taken = 3 * kept.width * kept.height
+            if taken <= self.memory:
+                self.memory -= taken
+                self._kept[index] = kept
+        return kept
+
+
+class Pairs:
+    """A split made ready for a model: its pictures, and its captions as word ids."""
+
+    def __init__(
+        self,
+        items: Sequence[CaptionedImage],
+        vocabulary: Vocabulary,
+        size: int = 224,
+        resize: int = 256,
+    ) -> None:
+        self.items = items
+        self.pictures = Pictures(items, size, resize)
+        self.features: Tensor | None = None
+        captions = [caption for item in items for caption in item.captions]
+        self.words = [np.asarray(ids, dtype=np.int64) for ids in vocabulary.encode(captions)]
+        self.image_of_caption = np.repeat(np.arange(len(items)), [len(i.captions) for i in items])
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def with_features(self, features: Tensor) -> "Pairs":
+        """The same pairs, their pictures replaced by what a frozen backbone makes of them."""
+        # features (number of pictures, D_phi)
+        pairs = object.__new__(Pairs)
+        pairs.__dict__.update(self.__dict__, features=features)
+        return pairs
+
+    def batches(self, size: int = 128, crop: Crop = "center", seed: int = 0) -> "Batches":
+        """Shuffled batches of pairs; every pass over them is a new epoch in a new order."""
+        return Batches(self, size, crop, seed)
+
+    def image_batches(self, size: int = 128) -> Iterator[Tensor]:
+        """Every picture once, centre crop, in order."""
+        if self.features is not None:
+            yield from self.features.split(size)
+            return
+        chunks = np.split(np.arange(len(self.items)), range(size, len(self.items), size))
+        yield from made_ahead(chunks, self._centered)
+
+    def caption_batches(self, size: int = 1024) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Every caption once, the short ones first: its numbers, its words, their lengths."""
+        order = np.argsort([len(ids) for ids in self.words], kind="stable")
+        for start in range(0, len(order), size):
+            numbers = order[start : start + size]
+            words, lengths = padded([self.words[number] for number in numbers])
+            yield torch.from_numpy(numbers), words, lengths
+
+    def batch(self, numbers: np.ndarray, crop: Crop, seeds: tuple[int, ...]) -> Batch:
+        """The pairs with these caption numbers; `seeds` makes the random crops repeatable."""
+        words, lengths = padded([self.words[number] for number in numbers])
+        images = self.image_of_caption[numbers]
+        if self.features is not None:
+            pixels = self.features[torch.from_numpy(images).to(self.features.device)]
+        elif crop == "center":
+            pixels = self._centered(images)
+        else:
+            generator = np.random.default_rng((*seeds, int(numbers[0])))
+            crops = [self.pictures.random(image, generator) for image in images]
+            pixels = torch.from_numpy(np.stack(crops))
+        return Batch(pixels, words, lengths, torch.from_numpy(images))
+
+    def _centered(self, images: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.stack([self.pictures.center(image) for image in images]))
+
+
+class Batches:
+    """Random batches of one size; the last one of an epoch may be smaller."""
+
+    def __init__(self, pairs: Pairs, size: int, crop: Crop, seed: int) -> None:
+        self.pairs = pairs
+        self.size = size
+        self.crop = crop
+        self.seed = seed
+        self.epoch = 0  # passes begun so far
+
+    def __len__(self) -> int:
+        return -(-len(self.pairs) // self.size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        seeds = self.seed, self.epoch
+        self.epoch += 1
+        order = np.random.default_rng(seeds).permutation(len(self.pairs))
+        numbers = np.split(order, range(self.size, len(order), self.size))
+        yield from made_ahead(numbers, lambda chosen: self.pairs.batch(chosen, self.crop, seeds))
+
+
+def padded(words: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
+    """Captions side by side, filled up with zeros: (M, L) ids and (M,) lengths."""
+    lengths = np.asarray([len(ids) for ids in words])
+    matrix = np.zeros((len(words), lengths.max()), dtype=np.int64)
+    matrix[np.arange(lengths.max()) < lengths[:, None]] = np.concatenate(words)
+    return torch.from_numpy(matrix), torch.from_numpy(lengths)
+
+
+def made_ahead(tasks: Sequence[Task], make: Callable[[Task], Made]) -> Iterator[Made]:
+    """What `make` makes of each task, in order, a few ahead of the reader, in threads.
+
+    Threads are enough: Pillow decodes and resizes outside of Python's lock.
+    """
+    threads = cpu_count() or 1
+    with ThreadPoolExecutor(threads) as pool:
+        pending: deque[Future[Made]] = deque()
+        try:
+            for task in tasks:
+                pending.append(pool.submit(make, task))
+                if len(pending) > max(AHEAD, threads):
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()

@@ -1,0 +1,65 @@
+"""What every collection is made of: pictures with their captions, in splits."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from PIL import Image
+
+from vsepp.errors import WrongRequest
+
+
+class PictureSource(Protocol):
+    """A picture that is not a file of its own: a member of a tar shard, a rendered scene."""
+
+    def open(self, short_side: int) -> Image.Image:
+        """The picture, at least `short_side` pixels high and wide where it has that many."""
+
+
+@dataclass(frozen=True)
+class CaptionedImage:
+    """One picture, its captions, and the split that it belongs to."""
+
+    key: str
+    path: Path | PictureSource
+    captions: tuple[str, ...]
+    split: str
+
+
+@dataclass(frozen=True)
+class CaptionedImages:
+    """A collection that has been recognised and opened."""
+
+    name: str  # what it was taken for, in words
+    items: Sequence[CaptionedImage]
+
+    def split(self, name: str) -> list[CaptionedImage]:
+        """The pictures of one split, in the collection's order."""
+        chosen = [item for item in self.items if item.split == name]
+        if not chosen:
+            known = ", ".join(self.splits) or "none"
+            raise WrongRequest(f"{self.name} has no split {name!r}. Its splits: {known}.")
+        return chosen
+
+    @property
+    def splits(self) -> dict[str, tuple[int, int]]:
+        """Pictures and captions of each split."""
+        counts: dict[str, tuple[int, int]] = {}
+        for item in self.items:
+            pictures, captions = counts.get(item.split, (0, 0))
+            counts[item.split] = pictures + 1, captions + len(item.captions)
+        return counts
+
+
+def split_named(name: str) -> str:
+    """One word for each split: what some call dev, validation or valid is val here."""
+    name = name.strip().lower()
+    return "val" if name in ("dev", "valid", "validation") else name
+
+
+def split_by_hash(key: str) -> str:
+    """80 % train, 10 % val, 10 % test; adding pictures never moves another from its split."""
+    bucket = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") % 10
+    return {0: "test", 1: "val"}.get(bucket, "train")
