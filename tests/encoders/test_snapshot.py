@@ -1,0 +1,139 @@
+import json
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from PIL import Image
+
+import vsepp
+from vsepp.data.pictures import center_crop, open_picture, shrink
+from vsepp.data.tokens import Vocabulary
+from vsepp.encoders.joint import Architecture, JointEmbedding
+from vsepp.encoders.snapshot import Snapshot
+from vsepp.errors import WrongRequest
+
+TEXTS = [
+    "a red circle",
+    "a small striped green star to the left of a big blue square, and a dotted purple ring",
+    "",
+    "words that nobody has learned",
+    "圆 🔴",
+]
+
+
+def cosine(a, b):
+    return (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+
+
+def odd_pictures():
+    generator = np.random.default_rng(0)
+    sizes = [(64, 64), (37, 501), (1, 1), (640, 480), (3, 1000), (65, 63)]
+    return [
+        Image.fromarray(generator.integers(0, 256, (height, width, 3), dtype=np.uint8))
+        for width, height in sizes
+    ]
+
+
+def torch_vectors(snapshot):
+    plan, model = snapshot.architecture, snapshot.model
+    pictures = [shrink(open_picture(p, plan.resize), plan.resize) for p in odd_pictures()]
+    pixels = np.stack([center_crop(picture, plan.size) for picture in pictures])
+    words = [torch.tensor([ids]) for ids in snapshot.vocabulary.encode(TEXTS)]
+    with torch.no_grad():
+        images = model.embed_images(torch.from_numpy(pixels)).numpy()
+        captions = torch.cat([model.embed_captions(w, torch.tensor([w.shape[1]])) for w in words])
+    return images, captions.numpy()
+
+
+def check_that_onnx_agrees(folder):
+    images, captions = torch_vectors(Snapshot.load(folder))
+    embedder = vsepp.load(folder)
+    assert cosine(embedder.embed_images(odd_pictures()), images).min() >= 0.9999
+    assert cosine(embedder.embed_texts(TEXTS), captions).min() >= 0.9999
+    np.testing.assert_allclose(embedder.embed_texts(TEXTS), captions, atol=1e-5)
+    np.testing.assert_allclose(embedder.embed_images(odd_pictures()), images, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_onnx_and_torch_agree(snapshot_folder):
+    check_that_onnx_agrees(snapshot_folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"backbone": "small", "normalize_images": False, "normalize_features": False},
+        {"backbone": "small", "absolute": True, "project_captions": True},
+        {"backbone": "tf_efficientnet_lite0", "size": 96, "resize": 112},
+        {"backbone": "vgg11", "size": 64, "resize": 64, "dim": 8},
+    ],
+    ids=["image norm kept", "absolute, with W_g", "EfficientNet", "VGG"],
+)
+def test_onnx_and_torch_agree_for_every_kind_of_model(keys, tmp_path):
+    vocabulary = Vocabulary.learn(TEXTS[:2])
+    plan = Architecture(
+        len(vocabulary), **{"size": 32, "resize": 40, "dim": 24, "word_dim": 12} | keys
+    )
+    torch.manual_seed(0)
+    Snapshot(JointEmbedding.build(plan).eval(), vocabulary, plan).save(tmp_path)
+    check_that_onnx_agrees(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_folder_holds_both_forms_and_stores_weights_once(snapshot_folder):
+    names = {file.name for file in snapshot_folder.iterdir()}
+    assert {
+        "model.safetensors",
+        "config.json",
+        "tokenizer.json",
+        "image.onnx",
+        "caption.onnx",
+        "README.md",
+        "metrics.jsonl",
+    } <= names
+    assert any(name.startswith("events.out.tfevents") for name in names)
+    assert (snapshot_folder / "caption.onnx").stat().st_size < 5_000
+    graph = onnx.load(snapshot_folder / "image.onnx", load_external_data=False).graph
+    inside = sum(len(constant.raw_data) for constant in graph.initializer)
+    assert inside < 0.25 * (snapshot_folder / "model.safetensors").stat().st_size
+
+
+@pytest.mark.slow
+def test_it_loads_elsewhere_without_the_data(snapshot_folder, tmp_path):
+    moved = shutil.copytree(snapshot_folder, tmp_path / "moved")
+    first, second = Snapshot.load(snapshot_folder), Snapshot.load(moved)
+    for name, tensor in first.model.state_dict().items():
+        assert torch.equal(tensor, second.model.state_dict()[name])
+    assert not second.model.training
+    assert vsepp.load(moved).embed_texts(["a red circle"]).shape == (1, 32)
+
+
+@pytest.mark.slow
+def test_saving_again_replaces_and_a_failure_leaves_the_old_one(
+    snapshot_folder, tmp_path, monkeypatch
+):
+    folder = shutil.copytree(snapshot_folder, tmp_path / "copy")
+    snapshot = Snapshot.load(folder)
+    before = (folder / "model.safetensors").read_bytes()
+    monkeypatch.setattr(Vocabulary, "save", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        snapshot.save(folder)
+    assert (folder / "model.safetensors").read_bytes() == before
+    assert vsepp.load(folder).embed_texts(["a red circle"]).shape == (1, 32)
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]  # and no draft is left behind
+    monkeypatch.undo()
+    snapshot.save(folder, graphs=False)
+    assert not (folder / "image.onnx").exists()  # graphs never outlive their weights
+    assert (folder / "metrics.jsonl").exists()
+
+
+def test_what_is_no_snapshot_is_said(tmp_path):
+    for load in (Snapshot.load, vsepp.load):
+        with pytest.raises(WrongRequest, match="not a snapshot"):
+            load(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"format": 99, "architecture": {}}))
+    with pytest.raises(WrongRequest, match="another version"):
+        Snapshot.load(tmp_path)

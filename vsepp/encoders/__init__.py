@@ -1,0 +1,1 @@
+"""Batches -> the joint space."""

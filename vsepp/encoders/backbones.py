@@ -1,0 +1,129 @@
+"""Nets that turn pixels into features, by name: timm's, and `small`, ours, from scratch (Sec. 3)."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from vsepp.errors import WorkFailed, WrongRequest
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class Backbone(nn.Module):
+    """A net, and the scaling of pixels that it expects."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self, net: nn.Module, num_features: int, mean: tuple[float, ...], std: tuple[float, ...]
+    ) -> None:
+        super().__init__()
+        self.net = net
+        self.num_features = num_features
+        self.register_buffer("mean", 255 * torch.tensor(mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", 255 * torch.tensor(std).view(3, 1, 1), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        # images (M, 3, S, S), values 0 to 255 -> features (M, D_phi)
+        features: Tensor = self.net((images.float() - self.mean) / self.std)
+        return features
+
+
+def backbone(name: str, weights: str = "none") -> Backbone:
+    """The net called `name`: "small", or any of timm's ("vgg19", "resnet152", ...).
+
+    `weights` is "none" (random), "timm" (downloaded by timm) or a file of weights.
+    """
+    if name == "small":
+        if weights != "none":
+            raise WrongRequest(
+                "The backbone small starts from scratch: leave model.weights at none."
+            )
+        return Backbone(small_net(), SMALL_FEATURES, IMAGENET_MEAN, IMAGENET_STD)
+    import timm
+    from timm.data import resolve_model_data_config
+
+    if name not in timm.list_models():
+        close = timm.list_models(f"*{name.split('_')[0]}*")[:8]
+        raise WrongRequest(
+            f"There is no backbone {name!r}. Take small, or one of timm's"
+            + (f", such as {', '.join(close)}." if close else ": timm.list_models() lists them.")
+        )
+    try:
+        net = timm.create_model(name, pretrained=weights == "timm", num_classes=0)
+    except Exception as error:
+        raise WorkFailed(
+            f"timm could not bring the weights of {name}: {error}\n"
+            "Without a network, give a file: --set model.weights=FILE"
+        ) from error
+    if weights not in ("none", "timm"):
+        load_weights(net, Path(weights))
+    scaling = resolve_model_data_config(net)
+    # pre-logits may be wider than the last feature map: VGG19's fc7 has 4,096 of them
+    num_features = getattr(net, "head_hidden_size", None) or net.num_features
+    return Backbone(net, num_features, scaling["mean"], scaling["std"])
+
+
+SMALL_FEATURES = 16 * 192
+
+
+def small_net() -> nn.Sequential:
+    """Three steps of convolution: learns from a few thousand pictures on a CPU, in minutes."""
+    return nn.Sequential(
+        *_convolution(3, 48, kernel=6, stride=4),
+        *_convolution(48, 96, kernel=3, stride=2),
+        *_convolution(96, 192, kernel=3, stride=2),
+        GridPool(4),
+        nn.Flatten(),
+    )
+
+
+class GridPool(nn.Module):
+    """Means over a grid of cells, not over all: where a thing lies is part of what captions say."""
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        self.side = side
+
+    def forward(self, features: Tensor) -> Tensor:
+        if features.shape[-1] == self.side:  # nothing to pool, and pooling is not free
+            return features
+        return nn.functional.adaptive_avg_pool2d(features, self.side)
+
+
+def _convolution(before: int, after: int, kernel: int, stride: int) -> tuple[nn.Module, ...]:
+    convolution = nn.Conv2d(before, after, kernel, stride, padding=1, bias=False)
+    return convolution, nn.BatchNorm2d(after), nn.ReLU(inplace=True)
+
+
+def load_weights(net: nn.Module, file: Path) -> None:
+    """Fill a net from a file, by name, or in order where another library named its tensors."""
+    if not file.is_file():
+        raise WrongRequest(f"model.weights: there is no file {file}. Give none, timm or a file.")
+    if file.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        found = load_file(file)
+    else:
+        found = torch.load(file, map_location="cpu", weights_only=True)
+        found = found.get("state_dict", found)
+    wanted = net.state_dict()
+    if not set(wanted) <= set(found):
+        found = _matched_in_order(wanted, found, file)
+    net.load_state_dict({name: found[name] for name in wanted})
+
+
+def _matched_in_order(
+    wanted: dict[str, Tensor], found: dict[str, Tensor], file: Path
+) -> dict[str, Tensor]:
+    # A classifier's tensors come last and are not wanted; so zip() may stop early.
+    matched = dict(zip(wanted, found.values(), strict=False))
+    wrong = [n for n, w in wanted.items() if n not in matched or matched[n].shape != w.shape]
+    if wrong:
+        raise WrongRequest(
+            f"{file} does not fit: its tensors match the net neither by name nor in order "
+            f"(first difference at {wrong[0]}, shape {tuple(wanted[wrong[0]].shape)})."
+        )
+    return matched

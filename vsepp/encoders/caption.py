@@ -1,0 +1,34 @@
+"""The caption encoder: psi and W_g, word embeddings and a GRU (Eq. 2)."""
+
+import torch
+from torch import Tensor, nn
+
+from vsepp.encoders.image import normalized
+
+
+class CaptionEncoder(nn.Module):
+    """g(c) = W_g psi(c): the state of a GRU after the last word."""
+
+    def __init__(
+        self,
+        num_words: int,
+        dim: int,
+        word_dim: int = 300,
+        project: bool = False,
+        absolute: bool = False,
+    ) -> None:
+        super().__init__()
+        self.words = nn.Embedding(num_words, word_dim)
+        nn.init.uniform_(self.words.weight, -0.1, 0.1)
+        self.gru = nn.GRU(word_dim, dim, batch_first=True)
+        # differs from the paper: the release has no W_g, the GRU's state is the vector
+        self.linear = nn.Linear(dim, dim) if project else None
+        self.absolute = absolute  # Sec. 3.5: Order0
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        # words (M, L), lengths (M,) -> vectors (M, D)
+        states, _ = self.gru(self.words(words))
+        # A GRU only looks back, so the padding behind the last word has no say in its state.
+        last = states[torch.arange(len(words), device=words.device), lengths - 1]
+        vectors = normalized(last if self.linear is None else self.linear(last))
+        return vectors.abs() if self.absolute else vectors

@@ -1,0 +1,64 @@
+"""The image encoder: phi and W_f (Eq. 1)."""
+
+import math
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from vsepp.encoders.backbones import Backbone
+
+EPSILON = 1e-6  # a vector of zeros stays one, instead of turning into NaN
+
+
+def normalized(vectors: Tensor) -> Tensor:
+    """Onto the unit hypersphere (Sec. 2.1)."""
+    return nn.functional.normalize(vectors, dim=-1, eps=EPSILON)
+
+
+class ImageEncoder(nn.Module):
+    """f(i) = W_f phi(i): a backbone, frozen or fine-tuned, and a linear map."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        dim: int,
+        finetune: bool = False,
+        normalize: bool = True,
+        normalize_features: bool = True,
+        absolute: bool = False,
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone.requires_grad_(finetune)
+        self.finetune = finetune
+        self.normalize = normalize  # Sec. 3: VSE0 keeps the image norm; it helped the baseline
+        self.normalize_features = normalize_features  # differs from the paper: the release does so
+        self.absolute = absolute  # Sec. 3.5: Order0
+        self.linear = nn.Linear(backbone.num_features, dim)
+        bound = math.sqrt(6 / (backbone.num_features + dim))
+        nn.init.uniform_(self.linear.weight, -bound, bound)
+        nn.init.zeros_(self.linear.bias)
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        if not self.finetune:
+            # Batch-norm statistics and dropout of a frozen net stay as they were learned.
+            self.backbone.eval()
+        return self
+
+    def features(self, images: Tensor) -> Tensor:
+        """phi(i)."""
+        # images (M, 3, S, S) -> features (M, D_phi)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.finetune):
+            features: Tensor = self.backbone(images)
+        return features
+
+    def forward(self, images: Tensor) -> Tensor:
+        # images (M, 3, S, S), or features (M, D_phi) that were made before -> vectors (M, D)
+        features = images if images.dim() == 2 else self.features(images)
+        if self.normalize_features:
+            features = normalized(features)
+        vectors: Tensor = self.linear(features)
+        if self.normalize:
+            vectors = normalized(vectors)
+        return vectors.abs() if self.absolute else vectors

@@ -1,0 +1,90 @@
+"""Two encoders, one space, one similarity (Sec. 2.1)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from vsepp.data.batches import Batch
+from vsepp.encoders.backbones import backbone
+from vsepp.encoders.caption import CaptionEncoder
+from vsepp.encoders.image import ImageEncoder
+from vsepp.equations.similarity import SIMILARITIES, inner_product
+from vsepp.errors import WrongRequest
+
+Similarity = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """All that is needed to build the same net again, without its training data."""
+
+    num_words: int
+    backbone: str = "small"
+    size: int = 224  # of the crop that the net sees
+    resize: int = 256  # the short side of the picture that it is cut from
+    dim: int = 1024
+    word_dim: int = 300
+    similarity: str = "inner_product"
+    normalize_images: bool = True
+    normalize_features: bool = True
+    project_captions: bool = False
+    absolute: bool = False
+
+
+class JointEmbedding(nn.Module):
+    """Images and captions as vectors of one space."""
+
+    def __init__(
+        self,
+        image_encoder: ImageEncoder,
+        caption_encoder: CaptionEncoder,
+        similarity: Similarity = inner_product,
+    ) -> None:
+        super().__init__()
+        self.image_encoder = image_encoder
+        self.caption_encoder = caption_encoder
+        self.similarity = similarity
+
+    @classmethod
+    def build(
+        cls, architecture: Architecture, weights: str = "none", finetune: bool = False
+    ) -> "JointEmbedding":
+        """A fresh model; `weights` and `finetune` concern the image encoder's backbone."""
+        plan = architecture
+        if plan.similarity not in SIMILARITIES:
+            known = ", ".join(SIMILARITIES)
+            raise WrongRequest(f"There is no similarity {plan.similarity!r}. Known: {known}.")
+        return cls(
+            ImageEncoder(
+                backbone(plan.backbone, weights),
+                plan.dim,
+                finetune=finetune,
+                normalize=plan.normalize_images,
+                normalize_features=plan.normalize_features,
+                absolute=plan.absolute,
+            ),
+            CaptionEncoder(
+                plan.num_words,
+                plan.dim,
+                plan.word_dim,
+                project=plan.project_captions,
+                absolute=plan.absolute,
+            ),
+            SIMILARITIES[plan.similarity],
+        )
+
+    def embed_images(self, images: Tensor) -> Tensor:
+        # images (M, 3, S, S) or features (M, D_phi) -> vectors (M, D)
+        vectors: Tensor = self.image_encoder(images)
+        return vectors
+
+    def embed_captions(self, words: Tensor, lengths: Tensor) -> Tensor:
+        # words (M, L), lengths (M,) -> vectors (M, D)
+        vectors: Tensor = self.caption_encoder(words, lengths)
+        return vectors
+
+    def forward(self, batch: Batch) -> Tensor:
+        # M pairs -> scores (M, M), positives on the diagonal
+        images = self.embed_images(batch.images)
+        return self.similarity(images, self.embed_captions(batch.words, batch.lengths))

@@ -1,0 +1,113 @@
+"""A trained model as a folder: weights for training, ONNX graphs for use, nothing pickled."""
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+
+from vsepp.data.tokens import Vocabulary
+from vsepp.encoders.export import export_captions, export_images
+from vsepp.encoders.joint import Architecture, JointEmbedding
+from vsepp.errors import WrongRequest
+
+FORMAT = 1
+WEIGHTS, CONFIG, WORDS, CARD = "model.safetensors", "config.json", "tokenizer.json", "README.md"
+GRAPHS = ("image.onnx", "caption.onnx")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A model with the words it knows; `notes` say where it comes from."""
+
+    model: JointEmbedding
+    vocabulary: Vocabulary
+    architecture: Architecture
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, folder: Path | str, graphs: bool = True) -> Path:
+        """Write the folder, with or without its ONNX graphs, which take some seconds to make.
+
+        Everything is written beside it first: what was there stays good until all is ready.
+        """
+        folder = Path(folder)
+        draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        try:
+            self._write(draft, graphs)
+            _replace_folder(folder, draft)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return folder
+
+    def _write(self, folder: Path, graphs: bool) -> None:
+        weights = {
+            name: tensor.detach().cpu().contiguous()
+            for name, tensor in self.model.state_dict().items()
+        }
+        save_file(weights, folder / WEIGHTS)
+        (folder / WEIGHTS).chmod(0o644)  # safetensors lets nobody else read
+        self.vocabulary.save(folder / WORDS)
+        config = {
+            "format": FORMAT,
+            "architecture": asdict(self.architecture),
+            "notes": self.notes,
+        }
+        (folder / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+        if graphs:
+            export_images(self.model.image_encoder, self.architecture.size, folder / WEIGHTS)
+            export_captions(self.model.caption_encoder, folder / WEIGHTS)
+        (folder / CARD).write_text(self._card())
+
+    @classmethod
+    def load(cls, folder: Path | str) -> "Snapshot":
+        """The model as it was saved, in evaluation mode, on the CPU."""
+        folder = Path(folder)
+        config = read_config(folder)
+        architecture = Architecture(**config["architecture"])
+        model = JointEmbedding.build(architecture)
+        model.load_state_dict(load_file(folder / WEIGHTS))
+        vocabulary = Vocabulary.load(folder / WORDS)
+        return cls(model.eval(), vocabulary, architecture, config["notes"])
+
+    def _card(self) -> str:
+        plan = self.architecture
+        notes = "\n".join(f"- {name}: {value}" for name, value in self.notes.items())
+        return (
+            f"# A joint space of pictures and captions\n\n"
+            f"`{plan.backbone}` and a GRU, {plan.dim} dimensions, {plan.num_words} words, "
+            f"compared by `{plan.similarity}`.\n\n{notes}\n\n"
+            "- `model.safetensors`, `config.json`: the weights, for `vsepp.Snapshot.load`\n"
+            "- `image.onnx`, `caption.onnx`, `tokenizer.json`: the same model for `vsepp.load`, "
+            "which needs no torch; the graphs read their numbers from `model.safetensors`\n"
+        )
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json, with a word to those who point at something else."""
+    file = folder / CONFIG
+    if not file.is_file():
+        raise WrongRequest(
+            f"{folder} is not a snapshot: it has no {CONFIG}. `vsepp train` makes one."
+        )
+    config: dict[str, Any] = json.loads(file.read_text())
+    unknown = set(config.get("architecture", {})) - {field.name for field in fields(Architecture)}
+    if config.get("format") != FORMAT or unknown:
+        raise WrongRequest(
+            f"{file} was written by another version of vsepp (format {config.get('format')}, "
+            f"this one reads {FORMAT}{'; unknown: ' + ', '.join(unknown) if unknown else ''})."
+        )
+    return config
+
+
+def _replace_folder(folder: Path, draft: Path) -> None:
+    """Put the draft's files in place; what is not part of a snapshot stays as it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for graph in GRAPHS:
+        (folder / graph).unlink(missing_ok=True)  # a graph without its weights would be wrong
+    for file in draft.iterdir():
+        file.replace(folder / file.name)

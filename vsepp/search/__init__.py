@@ -1,0 +1,1 @@
+"""A snapshot in use, without torch."""

@@ -1,0 +1,105 @@
+"""A snapshot's ONNX graphs on onnxruntime: pictures and texts -> vectors, without torch."""
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from PIL import Image
+from rich.console import Console
+from rich.progress import track
+
+from vsepp.data.captioned import PictureSource
+from vsepp.data.pictures import SUFFIXES, Pixels, center_crop, open_picture, shrink
+from vsepp.data.tokens import Vocabulary
+from vsepp.errors import WrongRequest
+
+Vectors = NDArray[np.float32]
+Picture = Path | str | PictureSource | Image.Image
+BATCH = 32
+
+
+class Embedder:
+    """Turns pictures and texts into vectors of one joint space."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        config = self.folder / "config.json"
+        graphs = [self.folder / name for name in ("image.onnx", "caption.onnx")]
+        if not config.is_file() or not all(graph.is_file() for graph in graphs):
+            raise WrongRequest(
+                f"{self.folder} is not a snapshot with ONNX graphs. `vsepp train` makes one."
+            )
+        self.architecture = json.loads(config.read_text())["architecture"]
+        self.vocabulary = Vocabulary.load(self.folder / "tokenizer.json")
+        self._image, self._caption = (onnxruntime.InferenceSession(str(graph)) for graph in graphs)
+
+    @property
+    def dim(self) -> int:
+        return int(self.architecture["dim"])
+
+    def embed_images(self, pictures: Iterable[Picture]) -> Vectors:
+        """Vectors (N, D) of files, open pictures or anything with `open(short_side)`."""
+        pixels = map(self._pixels, pictures)
+        vectors = [np.zeros((0, self.dim), dtype=np.float32)]
+        while batch := list(islice(pixels, BATCH)):
+            vectors += self._image.run(None, {"images": np.stack(batch)})
+        return np.concatenate(vectors)
+
+    def embed_texts(self, texts: Sequence[str]) -> Vectors:
+        """Vectors (N, D) of captions or queries."""
+        words = self.vocabulary.encode(texts)
+        vectors = np.zeros((len(words), self.dim), dtype=np.float32)
+        # Texts of like length share a batch: less padding, less work.
+        order = sorted(range(len(words)), key=lambda number: len(words[number]))
+        for start in range(0, len(order), BATCH):
+            chosen = order[start : start + BATCH]
+            lengths = np.array([len(words[number]) for number in chosen])
+            ids = np.zeros((len(chosen), lengths.max()), dtype=np.int64)
+            for row, number in enumerate(chosen):
+                ids[row, : lengths[row]] = words[number]
+            (vectors[chosen],) = self._caption.run(None, {"words": ids, "lengths": lengths})
+        return vectors
+
+    def _pixels(self, picture: Picture) -> Pixels:
+        resize, size = self.architecture["resize"], self.architecture["size"]
+        return center_crop(shrink(open_picture(picture, resize), resize), size)
+
+
+def load(folder: Path | str) -> Embedder:
+    """The model in a snapshot's folder, ready for use."""
+    return Embedder(folder)
+
+
+def embed_folder(embedder: Embedder, folder: Path, into: Path) -> int:
+    """Vectors of all pictures below a folder, and beside them the list of their paths."""
+    if not folder.is_dir():
+        raise WrongRequest(f"--images {folder} is not a folder.")
+    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES)
+    if not files:
+        raise WrongRequest(f"There are no pictures below {folder} ({', '.join(sorted(SUFFIXES))}).")
+    names = [file.relative_to(folder).as_posix() for file in files]
+    return _write(
+        embedder.embed_images(track(files, "embedding", console=Console(stderr=True))), names, into
+    )
+
+
+def embed_captions_file(embedder: Embedder, file: Path, into: Path) -> int:
+    """Vectors of the lines of a text file."""
+    if not file.is_file():
+        raise WrongRequest(f"--captions {file} is not a file.")
+    captions = [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    if not captions:
+        raise WrongRequest(f"{file} is empty. Expected one caption a line.")
+    return _write(embedder.embed_texts(captions), captions, into)
+
+
+def _write(vectors: Vectors, names: list[str], into: Path) -> int:
+    into.parent.mkdir(parents=True, exist_ok=True)
+    with into.open("wb") as file:  # given a name, numpy would append .npy to it
+        np.save(file, vectors)
+    into.with_suffix(".json").write_text(json.dumps(names, ensure_ascii=False, indent=0) + "\n")
+    return len(vectors)
