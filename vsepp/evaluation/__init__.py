@@ -1,0 +1,1 @@
+"""A model and held-out pairs -> R@K."""

@@ -1,0 +1,101 @@
+"""The loop (Sec. 3.2): walk over the batches, follow the gradient, and hand over every epoch."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from vsepp.data.batches import Batch
+from vsepp.equations.losses import Loss
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Some epochs at one learning rate with one loss; a curriculum is two phases."""
+
+    epochs: int
+    learning_rate: float
+    loss: Loss
+
+
+@dataclass(frozen=True)
+class Step:
+    """One batch done. The loss stays on its device until somebody reads it."""
+
+    epoch: int
+    num_pairs: int
+    loss: Tensor  # mean per pair
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over the batches done; numbers start at 1 and go on through all phases."""
+
+    number: int
+    phase: int
+    learning_rate: float
+    loss: float  # mean per pair
+    num_pairs: int
+    seconds: float
+
+
+def train(
+    model: nn.Module, batches: Iterable[Batch], phases: Sequence[Phase], **settings: object
+) -> Iterator[Epoch]:
+    """Train `model`, phase after phase, and yield each epoch as it ends.
+
+    The loop belongs to the caller: evaluate, save or stop between two epochs as you like.
+    `settings` are those of `steps_and_epochs`.
+    """
+    for event in steps_and_epochs(model, batches, phases, **settings):  # type: ignore[arg-type]
+        if isinstance(event, Epoch):
+            yield event
+
+
+def steps_and_epochs(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    phases: Sequence[Phase],
+    gradient_clip: float = 2.0,
+    reduction: Literal["sum", "mean"] = "sum",
+    mask_same_image: bool = False,
+    device: torch.device | None = None,
+) -> Iterator[Step | Epoch]:
+    """The same walk in small steps: every batch, and after its last one the epoch."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    device = device or trained[0].device
+    optimizer = torch.optim.Adam(trained, fused=True)  # phases share it, and so keep its state
+    number = 0
+    for place, phase in enumerate(phases):
+        for group in optimizer.param_groups:
+            group["lr"] = phase.learning_rate
+        for _ in range(phase.epochs):
+            number += 1
+            started = time.perf_counter()
+            model.train()
+            losses, num_pairs = torch.zeros((), device=device), 0
+            for batch in batches:
+                per_pair = _pair_losses(model, batch.to(device), phase.loss, mask_same_image)
+                optimizer.zero_grad(set_to_none=True)
+                # The release sums, Eq. 4 averages; under clipping the two train differently.
+                (per_pair.sum() if reduction == "sum" else per_pair.mean()).backward()
+                if gradient_clip > 0:
+                    nn.utils.clip_grad_norm_(trained, gradient_clip)
+                optimizer.step()
+                losses += per_pair.detach().sum()
+                num_pairs += len(batch)
+                yield Step(number, len(batch), per_pair.detach().mean())
+            seconds = time.perf_counter() - started
+            mean = losses.item() / max(1, num_pairs)
+            yield Epoch(number, place + 1, phase.learning_rate, mean, num_pairs, seconds)
+
+
+def _pair_losses(model: nn.Module, batch: Batch, loss: Loss, mask_same_image: bool) -> Tensor:
+    if not mask_same_image:
+        return loss(model(batch))
+    # Another caption of the same picture is no mistake, though the paper counts it as one.
+    negatives = batch.image_ids[:, None] != batch.image_ids[None, :]
+    return loss(model(batch), negatives=negatives)
