@@ -1,0 +1,57 @@
+"""What several tests start from: a picture folder, and a model trained for a few seconds."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from vsepp.data.collections import open_data
+from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.run import run
+
+SHARED = Path(__file__).parents[2] / "shared"
+TINY = (
+    "batch_size=32",
+    "model.dim=32",
+    "model.word_dim=16",
+    "phases.1.epochs=0",
+    "phases.2.epochs=0",
+)
+
+
+@pytest.fixture(autouse=True)
+def _two_threads():
+    torch.set_num_threads(2)
+
+
+@pytest.fixture(scope="session")
+def world():
+    return open_data("shapes:160")
+
+
+@pytest.fixture(scope="session")
+def snapshot_folder(world, tmp_path_factory):
+    """A snapshot of one epoch: good for everything but its recall."""
+    folder = tmp_path_factory.mktemp("snapshot")
+    run(Recipe.load("demo-vse++", TINY), world, folder)
+    return folder
+
+
+@pytest.fixture
+def photo_folder(tmp_path):
+    """Thirty pictures with captions.csv, as somebody would have them."""
+    lines = ["image,caption"]
+    for item in open_data("shapes:32").items[:30]:
+        name = f"{item.key.rpartition('/')[2]}.jpg"
+        item.path.open(80).save(tmp_path / name)
+        lines += [f'{name},"{caption}"' for caption in item.captions[:2]]
+    (tmp_path / "captions.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def flickr8k():
+    folder = SHARED / "data" / "flickr8k"
+    if not folder.is_dir():
+        pytest.skip("needs Flickr8k's shards in ../shared/data/flickr8k")
+    return folder

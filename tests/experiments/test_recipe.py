@@ -1,0 +1,88 @@
+import pytest
+
+from vsepp.errors import WrongRequest
+from vsepp.experiments.recipe import RECIPES, Recipe
+
+
+def test_a_recipe_by_name_with_changes():
+    changes = ["loss.margin=0.1", "phases.1.epochs=7", "model.backbone=resnet18", "batch_size=32"]
+    recipe = Recipe.load("default", [*changes, "data.train=['train', 'restval']"])
+    assert recipe.name == "default"
+    assert recipe.loss.margin == 0.1
+    assert recipe.phases[1].epochs == 7
+    assert recipe.model.backbone == "resnet18"
+    assert recipe.batch_size == 32
+    assert recipe.data.train == ("train", "restval")
+
+
+def test_a_recipe_from_a_file(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text("phases = [{ epochs = 1, learning_rate = 1, loss = 'sum_of_hinges' }]\n")
+    recipe = Recipe.load(str(file))
+    assert recipe.phases[0].learning_rate == 1.0
+    assert recipe.loss.margin == 0.2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("loss.margn=0.1", r"Unknown key loss\.margn\. Known: margin, reduction"),
+        ("epochs=3", "Unknown key epochs. Known: phases"),
+        ("loss.margin=wide", "loss.margin takes a number, not 'wide'"),
+        ("batch_size=1.5", "batch_size takes a whole number, not 1.5"),
+        ("model.finetune=1", "model.finetune takes true or false, not 1"),
+        ("model.backbone=5", "model.backbone takes text, not 5"),
+        ("data.crop=corner", "data.crop takes center or random, not 'corner'"),
+        ("phases.9.epochs=1", "9 is not an item; there are 0 to 2"),
+        ("phases=3", "phases takes a list, not 3"),
+        ("loss=3", "loss takes keys, not 3"),
+        ("batch_size.x=3", "batch_size holds a value, not keys"),
+        ("loss.margin", "write it as key=value"),
+    ],
+)
+def test_a_wrong_change_is_explained(change, message):
+    with pytest.raises(WrongRequest, match=message):
+        Recipe.load("default", [change])
+
+
+def test_wrong_files_are_explained(tmp_path):
+    with pytest.raises(WrongRequest, match="one of: default, demo-vse"):
+        Recipe.load("nowhere")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("phases = [")
+    with pytest.raises(WrongRequest, match="is not TOML"):
+        Recipe.load(str(broken))
+    broken.write_text("batch_size = 3")
+    with pytest.raises(WrongRequest, match=r"missing.*phases"):
+        Recipe.load(str(broken))
+    broken.write_text("phases = [{ epochs = 3 }]")
+    with pytest.raises(WrongRequest, match=r"phases\.0: missing.*learning_rate"):
+        Recipe.load(str(broken))
+
+
+def test_every_recipe_of_ours_loads_and_opens_with_its_command():
+    files = list(RECIPES.glob("*.toml"))
+    for file in files:
+        assert Recipe.load(file.stem).phases
+        first = file.read_text().splitlines()[0]
+        assert first.startswith("# ")
+        assert "vsepp " in first
+        assert len(file.read_text().splitlines()) < 15
+    assert len(files) >= 6
+
+
+def test_the_demos_models_differ_in_what_they_say_alone():
+    """Same net, batches, steps and learning rates."""
+    plain, norms, hard = (
+        Recipe.load(name).as_dict() for name in ("demo-vse0", "demo-vse0-both-norms", "demo-vse++")
+    )
+    assert plain["model"].pop("normalize_images") is False
+    assert norms["model"].pop("normalize_images") is True
+    assert hard["model"].pop("normalize_images") is True
+    losses = [[phase.pop("loss") for phase in recipe["phases"]] for recipe in (plain, norms, hard)]
+    assert set(losses[0]) == set(losses[1]) == {"sum_of_hinges"}
+    assert losses[2][0] == "sum_of_hinges"
+    assert set(losses[2][1:]) == {"max_of_hinges"}
+    for recipe in (plain, norms, hard):
+        recipe.pop("name")
+    assert plain == norms == hard

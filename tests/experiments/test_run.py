@@ -1,0 +1,96 @@
+import json
+import math
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.conftest import TINY
+from vsepp.data.batches import Pairs
+from vsepp.encoders.snapshot import Snapshot
+from vsepp.errors import WrongRequest
+from vsepp.evaluation.retrieval import evaluate
+from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.run import run
+
+pytestmark = pytest.mark.slow
+
+
+def metrics(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def validated(folder, world):
+    snapshot = Snapshot.load(folder)
+    plan = snapshot.architecture
+    pairs = Pairs(world.split("val"), snapshot.vocabulary, plan.size, plan.resize)
+    return evaluate(snapshot.model, pairs)
+
+
+def test_the_snapshot_is_the_best_epochs(world, tmp_path):
+    # a last phase with a learning rate that destroys what was learned
+    spoiled = ["phases.0.epochs=2", "phases.2.epochs=1", "phases.2.learning_rate=10"]
+    best = run(Recipe.load("demo-vse++", [*TINY, *spoiled]), world, tmp_path / "run")
+    lines = metrics(tmp_path / "run")
+    assert [line["number"] for line in lines] == [1, 2, 3]
+    sums = [line["validation"]["rsum"] for line in lines]
+    assert best.validation.rsum == max(sums)
+    assert sums[2] < max(sums)
+    assert best.epoch < 3
+    assert [line["best"] for line in lines][best.epoch - 1]
+    assert validated(tmp_path / "run", world).rsum == pytest.approx(max(sums), abs=1)
+    assert all(math.isfinite(line["loss"]) for line in lines[:2])
+
+
+def test_tensorboard_events_hold_loss_and_recall(snapshot_folder):
+    events = EventAccumulator(str(snapshot_folder)).Reload()
+    tags = events.Tags()["scalars"]
+    assert {"train/loss", "validation/rsum", "validation/captions/r1"} <= set(tags)
+    assert events.Scalars("validation/rsum")[0].value == pytest.approx(
+        metrics(snapshot_folder)[0]["validation"]["rsum"], rel=1e-4
+    )
+
+
+def test_two_runs_with_one_seed_are_equal(world, tmp_path):
+    for name in ("a", "b"):
+        run(Recipe.load("demo-vse++", TINY), world, tmp_path / name)
+    first, second = (Snapshot.load(tmp_path / n).model.state_dict() for n in ("a", "b"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("crop", ["center", "random"])
+def test_a_frozen_backbone_trains_from_pictures_and_from_features(world, tmp_path, crop):
+    keys = [*TINY, "model.finetune=false", "model.backbone=resnet18", f"data.crop={crop}"]
+    best = run(Recipe.load("demo-vse++", keys), world, tmp_path)
+    assert validated(tmp_path, world).rsum == pytest.approx(best.validation.rsum, abs=1)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["model.similarity=order_similarity", "model.absolute=true", "loss.margin=0.05"],
+        ["model.similarity=order_similarity_rooted"],
+        ["phases.0.loss=k_hardest_hinges", "loss.k=5"],
+        ["phases.0.loss=soft_max_of_hinges", "loss.temperature=0.1", "loss.reduction=mean"],
+        ["phases.0.loss=pairwise_hinge", "model.similarity=negative_distance"],
+        ["loss.mask_same_image=true", "model.project_captions=true"],
+    ],
+    ids=["Order0", "Order, rooted", "k hardest", "soft maximum", "pairwise", "masked, W_g"],
+)
+def test_every_variant_trains(world, tmp_path, keys):
+    best = run(Recipe.load("demo-vse++", [*TINY, *keys]), world, tmp_path)
+    assert best.validation.rsum > 0
+    assert math.isfinite(metrics(tmp_path)[0]["loss"])
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (["phases.0.loss=cross_entropy"], "Known: sum_of_hinges"),
+        (["phases.0.epochs=0"], "no epochs"),
+        (["data.train=['restval']"], "no split 'restval'"),
+    ],
+)
+def test_a_recipe_that_cannot_run_is_refused(world, tmp_path, keys, message):
+    with pytest.raises(WrongRequest, match=message):
+        run(Recipe.load("demo-vse++", [*TINY, *keys]), world, tmp_path)

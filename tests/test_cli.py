@@ -1,0 +1,128 @@
+"""The command line as a user meets it: real processes, real files."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.conftest import TINY
+
+SETS = [word for change in TINY for word in ("--set", change)]
+
+
+def vsepp(*arguments, code=0, cwd=None):
+    words = [sys.executable, "-m", "vsepp", *map(str, arguments)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=cwd)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_help_names_the_verbs_without_torch():
+    script = (
+        "import sys; sys.argv = ['vsepp', '--help']\n"
+        "from vsepp.cli import app\n"
+        "try: app()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'onnxruntime', 'timm', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for verb in ("demo", "train", "evaluate", "data", "embed"):
+        assert verb in done.stdout
+
+
+@pytest.mark.slow
+def test_ones_own_folder_from_pictures_to_vectors(photo_folder, tmp_path):
+    into = tmp_path / "model"
+    quick = ["--set", "phases.0.epochs=1", *SETS]
+    trained = vsepp("train", "default", "--data", photo_folder, "--into", into, *quick)
+    assert "rsum" in trained.stderr
+    assert trained.stdout == ""
+    measured = vsepp("evaluate", into, "--data", photo_folder, "--json")
+    result = json.loads(measured.stdout)
+    assert result["protocol"] == "full"
+    assert result["num_images"] >= 1
+    table = vsepp("evaluate", into, "--data", photo_folder, "--split", "val").stdout
+    assert "R@10" in table
+
+    vsepp("embed", into, "--images", photo_folder, "--into", tmp_path / "photos.npy")
+    vectors, names = (
+        np.load(tmp_path / "photos.npy"),
+        json.loads((tmp_path / "photos.json").read_text()),
+    )
+    assert vectors.shape == (len(names), 32) == (30, 32)
+    assert names[0] == "000000.jpg"
+    (tmp_path / "queries.txt").write_text("a red circle\n\nein Hund\n", encoding="utf-8")
+    vsepp("embed", into, "--captions", tmp_path / "queries.txt", "--into", tmp_path / "q.npy")
+    assert np.load(tmp_path / "q.npy").shape == (2, 32)
+
+
+@pytest.mark.slow
+def test_embedding_imports_no_torch(snapshot_folder, tmp_path):
+    (tmp_path / "queries.txt").write_text("a red circle\n")
+    script = (
+        "import sys\n"
+        "from vsepp.cli import app\n"
+        f"sys.argv = ['vsepp', 'embed', {str(snapshot_folder)!r}, '--captions', "
+        f"{str(tmp_path / 'queries.txt')!r}, '--into', {str(tmp_path / 'q.npy')!r}]\n"
+        "try: app()\n"
+        "except SystemExit as stop: assert not stop.code, stop.code\n"
+        "assert not {'torch', 'torchvision', 'timm'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert np.load(tmp_path / "q.npy").shape == (1, 32)
+
+
+def test_data_says_what_it_sees(photo_folder):
+    said = vsepp("data", photo_folder).stdout
+    assert "captions.csv" in said
+    assert "train" in said
+    splits = json.loads(vsepp("data", "shapes:64", "--json").stdout)["splits"]
+    assert splits["train"] == {"images": 48, "captions": 240}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["data", "/nowhere"], "There is nothing at /nowhere"),
+        (["train", "nothing", "--data", "shapes:64", "--into", "x"], "There is no recipe"),
+        (
+            ["train", "default", "--data", "shapes:64", "--into", "x", "--set", "a=1"],
+            "Unknown key a",
+        ),
+        (["evaluate", ".", "--data", "shapes:64"], "not a snapshot"),
+        (["embed", ".", "--into", "x.npy"], "either --images DIR or --captions FILE"),
+        (["train", "default"], "Missing option"),
+    ],
+)
+def test_a_wrong_request_ends_with_two_and_a_reason(arguments, message, tmp_path):
+    assert message in vsepp(*arguments, code=2, cwd=tmp_path).stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_flickr8k_from_shards_to_recall(flickr8k, tmp_path):
+    """Real photos through the whole line: one epoch over the first shard's pictures."""
+    for split in ("train", "val", "test"):
+        (tmp_path / f"flickr8k-{split}-000.tar").symlink_to(flickr8k / f"flickr8k-{split}-000.tar")
+    keys = [
+        *SETS,
+        "--set",
+        "phases.0.epochs=1",
+        "--set",
+        "batch_size=128",
+        "--set",
+        "model.size=48",
+    ]
+    keys += ["--set", "model.resize=56"]
+    vsepp("train", "default", "--data", tmp_path, "--into", tmp_path / "run", *keys)
+    result = json.loads(
+        vsepp("evaluate", tmp_path / "run", "--data", tmp_path, "--protocol", "1k", "--json").stdout
+    )
+    assert (result["num_images"], result["num_captions"]) == (1000, 5000)
+    assert result["images"]["mean_rank"] < 450  # chance: 500

@@ -1,0 +1,163 @@
+"""The command line: one verb = parse, call one function, print.
+
+Heavy imports happen inside the verbs, so that `vsepp --help` answers at once.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vsepp.errors import WorkFailed, WrongRequest
+
+app = typer.Typer(
+    name="vsepp",
+    help="Learn, measure and use a joint space of pictures and captions.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Data = Annotated[str, typer.Option(help="A path, or shapes:N for the built-in world.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe: loss.margin=0.1"),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def verb(function: Callable[..., None]) -> Callable[..., None]:
+    """Register a verb whose expected errors end in a message and an exit code, not a traceback."""
+
+    @wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> None:
+        try:
+            function(*args, **kwargs)
+        except WrongRequest as error:
+            _complain(error)
+            raise typer.Exit(2) from error
+        except (WorkFailed, OSError) as error:
+            _complain(error)
+            raise typer.Exit(1) from error
+        except ModuleNotFoundError as error:
+            _complain(f'{error}. To train and evaluate: pip install "vsepp[train]"')
+            raise typer.Exit(1) from error
+
+    app.command()(guarded)
+    return guarded
+
+
+@verb
+def demo(
+    out: Annotated[Path, typer.Option(help="Where models and picture go.")] = Path("runs/demo"),
+    seed: Annotated[int, typer.Option(help="Of the three trainings.")] = 0,
+    no_serve: Annotated[
+        bool,
+        typer.Option("--no-serve", help="End with the table and the picture (it always does)."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """The whole story on built-in pictures: train three models, compare them, draw what they find."""
+    from vsepp.evaluation.report import text
+    from vsepp.experiments.demo import demo as run_demo
+
+    result = run_demo(out, seed)
+    if as_json:
+        print(json.dumps(result.as_dict()))
+        return
+    print(text(list(result.rows.items())))
+    print(f"{result.seconds:.0f} s. What each model retrieved: {result.picture}")
+
+
+@verb
+def train(
+    recipe: Annotated[str, typer.Argument(help="default, another recipe's name, or a TOML file.")],
+    data: Data,
+    into: Annotated[Path, typer.Option(help="Where the snapshot and its metrics go.")],
+    changes: Changes = None,
+) -> None:
+    """Learn a joint space and keep the snapshot with the best recall sum on validation pictures."""
+    from vsepp.data.collections import open_data
+    from vsepp.experiments.recipe import Recipe
+    from vsepp.experiments.run import run
+
+    chosen = Recipe.load(recipe, changes or ())
+    collection = open_data(data)
+    _say(f"Taken for {collection.name}.")
+    best = run(chosen, collection, into)
+    _say(f"Best: rsum {best.validation.rsum:.1f} on {chosen.data.validate}, epoch {best.epoch}.")
+    _say(f"Measure it: vsepp evaluate {into} --data {data}")
+
+
+@verb
+def evaluate(
+    snapshot: Annotated[Path, typer.Argument(help="A folder that vsepp train made.")],
+    data: Data,
+    split: Annotated[str, typer.Option(help="The split to measure on.")] = "test",
+    protocol: Annotated[str, typer.Option(help="full, 1k, 5x1k or 5k.")] = "full",
+    as_json: Json = False,
+) -> None:
+    """R@K of a snapshot, in the paper's columns."""
+    from vsepp.evaluation.report import text
+    from vsepp.experiments.measure import measure
+
+    result = measure(snapshot, data, split, protocol)
+    if as_json:
+        print(json.dumps(result.as_dict()))
+    else:
+        print(text([(snapshot.name, result)]))
+
+
+@verb
+def data(
+    path: Annotated[str, typer.Argument(help="A path, or shapes:N for the built-in world.")],
+    as_json: Json = False,
+) -> None:
+    """Say what a path is taken for, and how many pictures and captions each split has."""
+    from vsepp.data.collections import open_data
+
+    collection = open_data(path)
+    if as_json:
+        splits = {n: {"images": i, "captions": c} for n, (i, c) in collection.splits.items()}
+        print(json.dumps({"name": collection.name, "splits": splits}))
+        return
+    print(f"Taken for {collection.name}.")
+    for name, (images, captions) in collection.splits.items():
+        print(f"  {name:<8}{images:>9,} pictures{captions:>10,} captions")
+    missing = [name for name in ("train", "val", "test") if name not in collection.splits]
+    if missing:
+        print(
+            f"No {' and no '.join(missing)} split: training needs train and val, evaluation test."
+        )
+
+
+@verb
+def embed(
+    snapshot: Annotated[Path, typer.Argument(help="A folder that vsepp train made.")],
+    into: Annotated[Path, typer.Option(help="FILE.npy; the names of its rows go to FILE.json.")],
+    images: Annotated[Path | None, typer.Option(help="A folder of pictures.")] = None,
+    captions: Annotated[Path | None, typer.Option(help="A text file, one caption a line.")] = None,
+) -> None:
+    """Vectors of pictures or captions as a NumPy file, without torch."""
+    from vsepp.search.embedder import embed_captions_file, embed_folder, load
+
+    if (images is None) == (captions is None):
+        raise WrongRequest("Give either --images DIR or --captions FILE.")
+    embedder = load(snapshot)
+    if images is not None:
+        count = embed_folder(embedder, images, into)
+    elif captions is not None:
+        count = embed_captions_file(embedder, captions, into)
+    _say(f"{count:,} vectors of {embedder.dim} dimensions in {into}.")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _complain(reason: object) -> None:
+    _say(f"vsepp: {reason}")

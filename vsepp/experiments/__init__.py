@@ -1,0 +1,1 @@
+"""Recipes, and the one place where learning is wired together."""

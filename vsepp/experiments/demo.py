@@ -1,0 +1,89 @@
+"""The whole story on built-in pictures: three models that differ in their loss alone."""
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vsepp.data.batches import Pairs
+from vsepp.data.captioned import CaptionedImage
+from vsepp.data.collections import open_data
+from vsepp.data.pictures import open_picture
+from vsepp.encoders.snapshot import Snapshot
+from vsepp.evaluation.figures import Retrieved, draw_retrieved
+from vsepp.evaluation.retrieval import Retrieval, embed
+from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.run import run
+
+WORLD = "shapes:4800"
+MODELS = {
+    "VSE0": "demo-vse0",
+    "VSE0 (both norms)": "demo-vse0-both-norms",
+    "VSE++": "demo-vse++",
+}
+NUM_QUERIES, NUM_FOUND = 5, 4
+
+
+@dataclass(frozen=True)
+class Demo:
+    """The rows of the demo's table, the picture, and how long all of it took."""
+
+    rows: dict[str, Retrieval]
+    picture: Path
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        rows = [{"name": name, **result.as_dict()} for name, result in self.rows.items()]
+        return {"rows": rows, "seconds": round(self.seconds, 1), "picture": str(self.picture)}
+
+
+def demo(out: Path, seed: int = 0) -> Demo:
+    """Train the three models, measure them on held-out scenes, and draw what they retrieve."""
+    started = time.perf_counter()
+    data = open_data(WORLD)
+    held_out = data.split("test")
+    rows: dict[str, Retrieval] = {}
+    scores: dict[str, torch.Tensor] = {}
+    for name, recipe_name in MODELS.items():
+        recipe = replace(Recipe.load(recipe_name), name=name, seed=seed)
+        folder = run(recipe, data, out / recipe_name).folder
+        rows[name], scores[name] = _measure(Snapshot.load(folder), held_out)
+    queries = _queries(held_out, scores, seed)
+    picture = draw_retrieved(queries, out / "retrieved.png")
+    return Demo(rows, picture, time.perf_counter() - started)
+
+
+def _measure(snapshot: Snapshot, items: list[CaptionedImage]) -> tuple[Retrieval, torch.Tensor]:
+    """The result on these scenes, and the scores (N, C) behind it."""
+    plan, model = snapshot.architecture, snapshot.model
+    pairs = Pairs(items, snapshot.vocabulary, plan.size, plan.resize)
+    images, captions = embed(model, pairs)
+    result = Retrieval.from_vectors(images, captions, pairs.image_of_caption, model.similarity)
+    return result, model.similarity(images, captions)
+
+
+def _queries(
+    items: list[CaptionedImage], scores: dict[str, torch.Tensor], seed: int
+) -> list[Retrieved]:
+    """Captions drawn at random, not picked for their looks."""
+    owners = np.repeat(np.arange(len(items)), [len(item.captions) for item in items])
+    captions = [caption for item in items for caption in item.captions]
+    chosen = np.random.default_rng(seed).choice(len(captions), NUM_QUERIES, replace=False)
+    queries = []
+    for number in chosen:
+        own = int(owners[number])
+        order = {
+            name: matrix[:, number].argsort(descending=True) for name, matrix in scores.items()
+        }
+        found = {
+            name: [
+                (open_picture(items[i].path, 128), i == own) for i in ranked[:NUM_FOUND].tolist()
+            ]
+            for name, ranked in order.items()
+        }
+        ranks = {name: ranked.tolist().index(own) + 1 for name, ranked in order.items()}
+        queries.append(Retrieved(captions[number], found, ranks))
+    return queries

@@ -1,0 +1,175 @@
+"""A recipe says all that a training run needs: frozen dataclasses, read from TOML.
+
+A key that does not exist is an error that names the keys that do.
+"""
+
+import tomllib
+import types
+import typing
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from vsepp.errors import WrongRequest
+
+RECIPES = Path(__file__).parent / "recipes"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class DataKeys:
+    train: tuple[str, ...] = ("train",)  # splits to learn from
+    validate: str = "val"  # the split that picks the snapshot
+    crop: Literal["center", "random"] = "random"  # of training pictures
+    min_count: int = 4  # words that are rarer are unknown
+
+
+@dataclass(frozen=True)
+class ModelKeys:
+    backbone: str = "small"
+    weights: str = "none"  # none, timm (downloads) or a file
+    finetune: bool = False  # train the backbone, too
+    size: int = 224  # of the crop that the net sees
+    resize: int = 256  # the short side of the picture that it is cut from
+    dim: int = 1024
+    word_dim: int = 300
+    similarity: str = "inner_product"
+    normalize_images: bool = True
+    normalize_features: bool = True
+    project_captions: bool = False
+    absolute: bool = False
+
+
+@dataclass(frozen=True)
+class LossKeys:
+    margin: float = 0.2
+    reduction: Literal["sum", "mean"] = "sum"
+    mask_same_image: bool = False
+    k: int = 3  # of k_hardest_hinges
+    temperature: float = 0.05  # of soft_max_of_hinges
+    inner_radius: float = 0.5  # of pairwise_hinge
+    outer_radius: float = 1.0
+
+
+@dataclass(frozen=True)
+class PhaseKeys:
+    epochs: int
+    learning_rate: float
+    loss: str = "max_of_hinges"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One training run."""
+
+    phases: tuple[PhaseKeys, ...]
+    name: str = ""
+    data: DataKeys = field(default_factory=DataKeys)
+    model: ModelKeys = field(default_factory=ModelKeys)
+    loss: LossKeys = field(default_factory=LossKeys)
+    batch_size: int = 128
+    gradient_clip: float = 2.0  # 0: none
+    seed: int = 0
+    protocol: str = "full"
+
+    @classmethod
+    def load(cls, name: str, changes: Iterable[str] = ()) -> "Recipe":
+        """A recipe of ours by name or any TOML file, with changes such as `loss.margin=0.1`."""
+        file = RECIPES / f"{name}.toml"
+        if not file.is_file():
+            file = Path(name).expanduser()
+        if not file.is_file():
+            known = ", ".join(sorted(path.stem for path in RECIPES.glob("*.toml")))
+            raise WrongRequest(
+                f"There is no recipe {name!r}. Name a TOML file, or one of: {known}."
+            )
+        try:
+            content = tomllib.loads(file.read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise WrongRequest(f"{file} is not TOML: {error}.") from error
+        content.setdefault("name", file.stem)
+        for change in changes:
+            _apply(content, change)
+        return _read(cls, content, "")
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _apply(content: dict[str, Any], change: str) -> None:
+    """Put one `--set key.path=value` into the recipe's content."""
+    path, equals, text = change.partition("=")
+    if not equals:
+        raise WrongRequest(f"--set {change}: write it as key=value, such as loss.margin=0.1.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text  # a bare word is a string
+    *above, last = path.strip().split(".")
+    place: Any = content
+    for step in above:
+        if isinstance(place, list):
+            place = place[_position(place, step, change)]
+        elif isinstance(place, dict):
+            place = place.setdefault(step, {})
+    if isinstance(place, list):
+        place[_position(place, last, change)] = value
+    elif isinstance(place, dict):
+        place[last] = value
+    else:
+        raise WrongRequest(f"--set {change}: {'.'.join(above)} holds a value, not keys.")
+
+
+def _position(items: list[Any], step: str, change: str) -> int:
+    if not step.isdecimal() or int(step) >= len(items):
+        raise WrongRequest(
+            f"--set {change}: {step} is not an item; there are 0 to {len(items) - 1}."
+        )
+    return int(step)
+
+
+def _read(kind: type[T], content: Any, path: str) -> T:
+    """A dataclass from a TOML table: keys known, types right."""
+    if not isinstance(content, dict):
+        raise WrongRequest(f"{path or 'A recipe'} takes keys, not {content!r}.")
+    types_of = typing.get_type_hints(kind)
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    for key in content:
+        if key not in known:
+            where = f"{path}.{key}" if path else key
+            raise WrongRequest(f"Unknown key {where}. Known: {', '.join(known)}.")
+    values = {
+        key: _value(types_of[key], value, f"{path}.{key}" if path else key)
+        for key, value in content.items()
+    }
+    try:
+        return kind(**values)
+    except TypeError as error:  # a key without default is missing
+        raise WrongRequest(
+            f"{path or 'The recipe'}: {str(error).partition(')')[2].strip()}."
+        ) from error
+
+
+def _value(wanted: Any, value: Any, path: str) -> Any:
+    if is_dataclass(wanted):
+        return _read(wanted, value, path)  # type: ignore[arg-type]
+    if get_origin(wanted) is tuple:
+        if not isinstance(value, list):
+            raise WrongRequest(f"{path} takes a list, not {value!r}.")
+        inner = get_args(wanted)[0]
+        return tuple(_value(inner, item, f"{path}.{n}") for n, item in enumerate(value))
+    if get_origin(wanted) is Literal:
+        if value not in get_args(wanted):
+            raise WrongRequest(f"{path} takes {' or '.join(get_args(wanted))}, not {value!r}.")
+        return value
+    if get_origin(wanted) in (Union, types.UnionType):
+        wanted = next(kind for kind in get_args(wanted) if kind is not type(None))
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not wanted:
+        raise WrongRequest(f"{path} takes {WORDS[wanted]}, not {value!r}.")
+    return value
+
+
+WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
