@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 from vsepp.data.collections import open_data
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
+
+settings.register_profile("unhurried", deadline=None)  # machines are shared and noisy
+settings.load_profile("unhurried")
 
 SHARED = Path(__file__).parents[2] / "shared"
 TINY = (

@@ -147,6 +147,8 @@ def embed(
 
     if (images is None) == (captions is None):
         raise WrongRequest("Give either --images DIR or --captions FILE.")
+    if into.suffix != ".npy" or into.with_suffix(".json") == captions:
+        raise WrongRequest(f"--into {into}: name a file FILE.npy; FILE.json is written beside it.")
     embedder = load(snapshot)
     if images is not None:
         count = embed_folder(embedder, images, into)

@@ -1,5 +1,8 @@
 """Devices: the only place that knows where tensors live."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 
@@ -16,3 +19,14 @@ def prepare(device: torch.device) -> None:
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
         torch.backends.cudnn.benchmark = True
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """No TF32 in matrix products: where ranks are counted, the last bits decide."""
+    allowed = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = allowed

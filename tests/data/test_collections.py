@@ -92,6 +92,7 @@ def test_flickr8k(flickr8k):
         ("image,caption\nb.jpg,x\n", "names b.jpg"),
         ("photo,caption\na.jpg,x\n", "no picture is named"),
         ("image,caption\n", "no rows"),
+        ("image,caption\na.jpg,one, two\n", "line 2: more cells than columns"),
         ("image,caption,split\na.jpg,x,train\na.jpg,y,test\n", "line 3: a.jpg is in split 'test'"),
     ],
 )
@@ -99,6 +100,13 @@ def test_what_is_wrong_with_a_table_is_said(tmp_path, table, message):
     picture(tmp_path / "a.jpg")
     (tmp_path / "captions.csv").write_text(table)
     with pytest.raises(WrongRequest, match=message):
+        open_data(tmp_path)
+
+
+@pytest.mark.parametrize("label", [b"[1]", b'{"captions": null}', b'{"captions": [3, {}]}'])
+def test_a_label_without_captions_is_named(tmp_path, label):
+    shard(tmp_path / "a.tar", {"a.jpg": jpeg(), "a.json": label})
+    with pytest.raises(WrongRequest, match=r"a\.jpg has no captions"):
         open_data(tmp_path)
 
 

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vsepp.data.tokens import Vocabulary
@@ -20,7 +20,6 @@ def test_by_hand():
 def test_rare_words_are_unknown():
     vocabulary = Vocabulary.learn(CAPTIONS, min_count=2)
     assert words(vocabulary, "a cat") == ["<start>", "a", "<unk>", "<end>"]
-    assert vocabulary.unknown_words("A cat!") == ["cat", "!"]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,6 @@ def test_saved_and_loaded_it_cuts_the_same(tmp_path):
     assert len(loaded) == len(vocabulary)
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(), max_size=6), st.text())
 def test_any_text_can_be_learned_and_encoded(captions, query):
     vocabulary = Vocabulary.learn(captions)
@@ -64,5 +62,5 @@ def test_any_text_can_be_learned_and_encoded(captions, query):
     assert ids[0] == 1
     assert ids[-1] == 2
     assert all(0 < number < len(vocabulary) for number in ids)
-    for caption in captions:
-        assert vocabulary.unknown_words(caption) == []
+    unknown = vocabulary.tokenizer.token_to_id("<unk>")
+    assert not any(unknown in ids for ids in vocabulary.encode(captions))

@@ -42,6 +42,12 @@ def test_weights_by_name_in_order_or_not_at_all(tmp_path):
         assert torch.equal(net.layer4[1].conv2.weight, source.layer4[1].conv2.weight)
     with pytest.raises(WrongRequest, match="neither by name nor in order"):
         backbone("resnet18", str(tmp_path / "shifted.pth"))
+    torch.save({n: t.flatten() for n, t in weights.items()}, tmp_path / "cut.pth")
+    with pytest.raises(WrongRequest, match=r"first difference at conv1\.weight"):
+        backbone("resnet18", str(tmp_path / "cut.pth"))
+    (tmp_path / "text.safetensors").write_text("no weights at all")
+    with pytest.raises(WrongRequest, match="is not a file of weights"):
+        backbone("resnet18", str(tmp_path / "text.safetensors"))
     with pytest.raises(WrongRequest, match="there is no file"):
         backbone("resnet18", str(tmp_path / "nowhere.pth"))
 
@@ -52,9 +58,13 @@ def test_a_file_that_runs_code_is_refused(tmp_path):
             return (tmp_path / "it_ran").touch, ()
 
     torch.save({"weights": Payload()}, tmp_path / "hostile.pth")
-    with pytest.raises(Exception, match="Weights only load failed"):
+    with pytest.raises(WrongRequest, match="Weights only load failed"):
         backbone("resnet18", str(tmp_path / "hostile.pth"))
     assert not (tmp_path / "it_ran").exists()
+
+
+def test_a_name_may_carry_the_tag_of_its_weights():
+    assert backbone("resnet18.a1_in1k").num_features == 512
 
 
 def test_unknown_names_get_suggestions():

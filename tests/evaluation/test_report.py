@@ -1,5 +1,5 @@
 from vsepp.equations.ranking import Recall
-from vsepp.evaluation.report import markdown, text
+from vsepp.evaluation.report import text
 from vsepp.evaluation.retrieval import Retrieval
 
 RESULT = Retrieval(
@@ -13,9 +13,3 @@ def test_the_table_of_a_terminal():
     assert " ".join(lines[3].split()) == "VSE++ 64.6 90.0 95.7 1.0 52.0 84.3 100.0 1.0 486.6"
     assert max(len(line) for line in lines) <= 80
     assert len({len(line) for line in lines[1:]}) == 1  # columns stand under each other
-
-
-def test_the_table_of_a_document():
-    lines = markdown([("VSE++", RESULT)]).splitlines()
-    assert lines[2] == "| VSE++ | 64.6 | 90.0 | 95.7 | 1.0 | 52.0 | 84.3 | 100.0 | 1.0 | 486.6 |"
-    assert lines[0].count("|") == lines[1].count("|") == lines[2].count("|")

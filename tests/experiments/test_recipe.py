@@ -17,7 +17,7 @@ def test_a_recipe_by_name_with_changes():
 
 def test_a_recipe_from_a_file(tmp_path):
     file = tmp_path / "mine.toml"
-    file.write_text("phases = [{ epochs = 1, learning_rate = 1, loss = 'sum_of_hinges' }]\n")
+    file.write_text("model.finetune = true\nphases = [{ epochs = 1, learning_rate = 1 }]\n")
     recipe = Recipe.load(str(file))
     assert recipe.phases[0].learning_rate == 1.0
     assert recipe.loss.margin == 0.2
@@ -38,6 +38,12 @@ def test_a_recipe_from_a_file(tmp_path):
         ("loss=3", "loss takes keys, not 3"),
         ("batch_size.x=3", "batch_size holds a value, not keys"),
         ("loss.margin", "write it as key=value"),
+        ("batch_size=1", "at least 2"),
+        ("seed=-1", "0 or more"),
+        ("phases.0.epochs=-1", "0 or more"),
+        ("model.size=224", "larger than model.resize"),
+        ("model.finetune=false", "set model.finetune=true"),
+        ("phases=[{epochs = 0, learning_rate = 1.0}]", "no epochs"),
     ],
 )
 def test_a_wrong_change_is_explained(change, message):

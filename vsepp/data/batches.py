@@ -3,8 +3,10 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
 from os import cpu_count
+from threading import Lock
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -19,7 +21,7 @@ from vsepp.data.tokens import Vocabulary
 Crop = Literal["center", "random"]
 Task = TypeVar("Task")
 Made = TypeVar("Made")
-AHEAD = 4  # batches that are being made while the model works on one
+AHEAD = 4  # at least so many batches are being made while the model works on one
 IN_MEMORY = 2_000_000_000  # bytes of decoded pictures that are kept; the rest is decoded again
 
 
@@ -50,6 +52,7 @@ class Pictures:
         self.resize = resize
         self.memory = memory
         self._kept: dict[int, Image.Image] = {}
+        self._keeping = Lock()  # several threads ask for pictures
 
     def __len__(self) -> int:
         return len(self.items)
@@ -66,9 +69,10 @@ class Pictures:
             picture = open_picture(self.items[index].path, self.resize)
             kept = shrink(picture, self.resize)
             taken = 3 * kept.width * kept.height
-            if taken <= self.memory:
-                self.memory -= taken
-                self._kept[index] = kept
+            with self._keeping:
+                if taken <= self.memory and index not in self._kept:
+                    self.memory -= taken
+                    self._kept[index] = kept
         return kept
 
 
@@ -81,9 +85,10 @@ class Pairs:
         vocabulary: Vocabulary,
         size: int = 224,
         resize: int = 256,
+        memory: int = IN_MEMORY,
     ) -> None:
         self.items = items
-        self.pictures = Pictures(items, size, resize)
+        self.pictures = Pictures(items, size, resize, memory)
         self.features: Tensor | None = None
         captions = [caption for item in items for caption in item.captions]
         self.words = [np.asarray(ids, dtype=np.int64) for ids in vocabulary.encode(captions)]
@@ -95,8 +100,9 @@ class Pairs:
     def with_features(self, features: Tensor) -> "Pairs":
         """The same pairs, their pictures replaced by what a frozen backbone makes of them."""
         # features (number of pictures, D_phi)
-        pairs = object.__new__(Pairs)
-        pairs.__dict__.update(self.__dict__, features=features)
+        pairs = copy(self)
+        pairs.features = features
+        pairs.pictures = Pictures(self.items, self.pictures.size, self.pictures.resize, memory=0)
         return pairs
 
     def batches(self, size: int = 128, crop: Crop = "center", seed: int = 0) -> "Batches":

@@ -40,7 +40,10 @@ class CaptionedImages:
         chosen = [item for item in self.items if item.split == name]
         if not chosen:
             known = ", ".join(self.splits) or "none"
-            raise WrongRequest(f"{self.name} has no split {name!r}. Its splits: {known}.")
+            raise WrongRequest(
+                f"{self.name} has no split {name!r}. Its splits: {known}. Give its pictures a split, or "
+                "name others: --split for evaluate, --set data.train and data.validate for train."
+            )
         return chosen
 
     @property

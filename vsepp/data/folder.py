@@ -13,7 +13,7 @@ IMAGE = ("image", "image_path", "filename", "file_name", "file", "path", "filepa
 CAPTION = ("caption", "captions", "text", "sentence", "description", "title")
 SPLIT = ("split",)
 
-Row = dict[str, object]
+Row = dict[str | None, object]
 
 
 def recognises(path: Path) -> bool:
@@ -54,10 +54,18 @@ def _rows(table: Path) -> Iterator[tuple[int, Row]]:
         raise WrongRequest(f"{table} is not UTF-8 text ({error}). Save it as UTF-8.") from error
     except json.JSONDecodeError as error:
         raise WrongRequest(f"{table} holds a line that is not JSON: {error}.") from error
+    except csv.Error as error:
+        raise WrongRequest(f"{table} cannot be read as a table: {error}.") from error
 
 
 def _understood(row: Row, table: Path, line: int) -> tuple[str, list[str], str]:
     """The picture, its captions and its split, whatever the columns are called."""
+    if not isinstance(row, dict):
+        raise WrongRequest(f'{table}, line {line}: expected {{"image": ..., "caption": ...}}.')
+    if None in row:  # where csv puts the cells beyond the last column
+        raise WrongRequest(
+            f"{table}, line {line}: more cells than columns. A caption with a comma needs quotes."
+        )
     cells = {str(name).strip().lower(): value for name, value in row.items()}
     image = next((cells[name] for name in IMAGE if cells.get(name)), None)
     if not isinstance(image, str):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from vsepp.data.captioned import PictureSource
+from vsepp.errors import WorkFailed
 
 Pixels = NDArray[np.uint8]
 
@@ -23,20 +24,24 @@ LONGEST = 4
 def open_picture(source: Path | str | PictureSource | Image.Image, short_side: int) -> Image.Image:
     """The picture in RGB, upright, decoded no larger than needed for `short_side`."""
     if isinstance(source, Image.Image):
-        picture = source
-    elif isinstance(source, (str, Path)):
-        picture = Image.open(source)
-    else:
-        picture = source.open(short_side)
-    return upright_rgb(picture, short_side)
+        return _upright_rgb(source)
+    try:
+        with (
+            Image.open(source) if isinstance(source, (str, Path)) else source.open(short_side)
+        ) as picture:
+            # JPEG decodes at 1/2, 1/4 or 1/8 size for a fraction of the cost; draft() never goes
+            # below the size asked for. Other formats ignore it.
+            ratio = short_side / min(picture.size)
+            picture.draft("RGB", (round(picture.width * ratio), round(picture.height * ratio)))
+            return _upright_rgb(picture)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise WorkFailed(f"{source} cannot be read as a picture: {error}") from error
 
 
-def upright_rgb(picture: Image.Image, short_side: int) -> Image.Image:
-    # JPEG decodes at 1/2, 1/4 or 1/8 size for a fraction of the cost; draft() never goes below
-    # the size asked for. Other formats ignore it.
-    ratio = short_side / max(1, min(picture.size))
-    picture.draft("RGB", (round(picture.width * ratio), round(picture.height * ratio)))
+def _upright_rgb(picture: Image.Image) -> Image.Image:
     picture = ImageOps.exif_transpose(picture)
+    if picture.mode.startswith("I;16"):  # 16 bits of grey; convert() would cut off, not scale
+        return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8)).convert("RGB")
     if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
         layer = picture.convert("RGBA")
         page = Image.new("RGBA", layer.size, "white")

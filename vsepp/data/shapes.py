@@ -1,7 +1,7 @@
 """The built-in world: scenes of three coloured shapes, rendered on demand, with five captions each.
 
-Scenes come in families of four whose members differ in one thing (a colour, a texture, two shapes
-that changed places), so that captions differ by a word and the nearest wrong picture is very near.
+Scenes come in families of four. Three of them change the first in one thing (a colour, a texture,
+two shapes that trade places), so that captions differ by a word and the nearest wrong picture is near.
 """
 
 from collections.abc import Callable
@@ -171,7 +171,7 @@ def _caption(scene: Scene, wording: int, generator: np.random.Generator) -> str:
 
 
 def _named(thing: Thing, generator: np.random.Generator) -> str:
-    """What somebody would call the thing, sometimes leaving its size or texture out."""
+    """What somebody would call the thing, leaving its size out half of the time."""
     size = thing.size if generator.random() < 0.5 else ""
     texture = thing.texture if thing.texture != "plain" else ""
     words = " ".join(word for word in (size, texture, thing.colour, thing.shape) if word)

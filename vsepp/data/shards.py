@@ -77,5 +77,8 @@ def _label(text: str, extension: str) -> tuple[list[str], str | None]:
     if extension == "txt":
         return [line.strip() for line in text.splitlines() if line.strip()], None
     label = json.loads(text)
-    captions = label.get("captions", label.get("caption", []))
-    return [captions] if isinstance(captions, str) else list(captions), label.get("split")
+    if not isinstance(label, dict):
+        return [], None
+    captions = label.get("captions") or label.get("caption") or []
+    captions = [captions] if isinstance(captions, str) else captions
+    return [caption for caption in captions if isinstance(caption, str)], label.get("split")

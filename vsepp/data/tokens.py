@@ -27,8 +27,6 @@ class Vocabulary:
         for caption in captions:
             text = splitter.normalizer.normalize_str(caption)
             counts.update(word for word, _ in splitter.pre_tokenizer.pre_tokenize_str(text))
-        for special in SPECIALS:
-            counts.pop(special, None)
         known = [word for word, count in counts.items() if count >= min_count]
         ordered = sorted(known, key=lambda word: (-counts[word], word))
         return cls(_tokenizer({word: number for number, word in enumerate((*SPECIALS, *ordered))}))
@@ -36,12 +34,6 @@ class Vocabulary:
     def encode(self, captions: Sequence[str]) -> list[list[int]]:
         """Word ids from <start> to <end>."""
         return [encoding.ids for encoding in self.tokenizer.encode_batch(list(captions))]
-
-    def unknown_words(self, caption: str) -> list[str]:
-        """The words of a caption that the model has never learned."""
-        text = self.tokenizer.normalizer.normalize_str(caption)
-        words = (word for word, _ in self.tokenizer.pre_tokenizer.pre_tokenize_str(text))
-        return [word for word in words if self.tokenizer.token_to_id(word) is None]
 
     def __len__(self) -> int:
         return int(self.tokenizer.get_vocab_size())

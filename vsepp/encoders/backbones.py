@@ -1,8 +1,12 @@
 """Nets that turn pixels into features, by name: timm's, and `small`, ours, from scratch (Sec. 3)."""
 
 from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from vsepp.errors import WorkFailed, WrongRequest
@@ -45,25 +49,35 @@ def backbone(name: str, weights: str = "none") -> Backbone:
     import timm
     from timm.data import resolve_model_data_config
 
-    if name not in timm.list_models():
+    if name.partition(".")[0] not in timm.list_models():
         close = timm.list_models(f"*{name.split('_')[0]}*")[:8]
         raise WrongRequest(
             f"There is no backbone {name!r}. Take small, or one of timm's"
             + (f", such as {', '.join(close)}." if close else ": timm.list_models() lists them.")
         )
+    if weights == "timm":
+        net = _downloaded(name)
+    else:
+        net = timm.create_model(name, num_classes=0)
+        if weights != "none":
+            load_weights(net, Path(weights))
+    scaling = resolve_model_data_config(net)
+    # pre-logits may be wider than the last feature map: VGG19's fc7 has 4,096 of them
+    num_features: Any = getattr(net, "head_hidden_size", None) or net.num_features
+    return Backbone(net, int(num_features), scaling["mean"], scaling["std"])
+
+
+def _downloaded(name: str) -> nn.Module:
+    import timm
+
     try:
-        net = timm.create_model(name, pretrained=weights == "timm", num_classes=0)
-    except Exception as error:
+        net: nn.Module = timm.create_model(name, pretrained=True, num_classes=0)
+    except Exception as error:  # whatever a network, a hub or a cache may raise
         raise WorkFailed(
             f"timm could not bring the weights of {name}: {error}\n"
             "Without a network, give a file: --set model.weights=FILE"
         ) from error
-    if weights not in ("none", "timm"):
-        load_weights(net, Path(weights))
-    scaling = resolve_model_data_config(net)
-    # pre-logits may be wider than the last feature map: VGG19's fc7 has 4,096 of them
-    num_features = getattr(net, "head_hidden_size", None) or net.num_features
-    return Backbone(net, num_features, scaling["mean"], scaling["std"])
+    return net
 
 
 SMALL_FEATURES = 16 * 192
@@ -102,28 +116,26 @@ def load_weights(net: nn.Module, file: Path) -> None:
     """Fill a net from a file, by name, or in order where another library named its tensors."""
     if not file.is_file():
         raise WrongRequest(f"model.weights: there is no file {file}. Give none, timm or a file.")
-    if file.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        found = load_file(file)
-    else:
-        found = torch.load(file, map_location="cpu", weights_only=True)
-        found = found.get("state_dict", found)
-    wanted = net.state_dict()
+    found, wanted = _read_weights(file), net.state_dict()
     if not set(wanted) <= set(found):
-        found = _matched_in_order(wanted, found, file)
-    net.load_state_dict({name: found[name] for name in wanted})
-
-
-def _matched_in_order(
-    wanted: dict[str, Tensor], found: dict[str, Tensor], file: Path
-) -> dict[str, Tensor]:
-    # A classifier's tensors come last and are not wanted; so zip() may stop early.
-    matched = dict(zip(wanted, found.values(), strict=False))
-    wrong = [n for n, w in wanted.items() if n not in matched or matched[n].shape != w.shape]
+        # A classifier's tensors come last and are not wanted; so zip() may stop early.
+        found = dict(zip(wanted, found.values(), strict=False))
+    wrong = [n for n, w in wanted.items() if n not in found or found[n].shape != w.shape]
     if wrong:
         raise WrongRequest(
             f"{file} does not fit: its tensors match the net neither by name nor in order "
             f"(first difference at {wrong[0]}, shape {tuple(wanted[wrong[0]].shape)})."
         )
-    return matched
+    net.load_state_dict({name: found[name] for name in wanted})
+
+
+def _read_weights(file: Path) -> dict[str, Tensor]:
+    """Tensors only: a file that wants to run code is refused."""
+    try:
+        if file.suffix == ".safetensors":
+            return load_file(file)
+        content = torch.load(file, map_location="cpu", weights_only=True)
+        content = content.get("state_dict", content)
+    except (SafetensorError, UnpicklingError, RuntimeError, EOFError, AttributeError) as error:
+        raise WrongRequest(f"model.weights: {file} is not a file of weights: {error}") from error
+    return {name: tensor for name, tensor in content.items() if isinstance(tensor, Tensor)}

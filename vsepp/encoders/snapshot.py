@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from vsepp.data.tokens import Vocabulary
@@ -31,10 +32,10 @@ class Snapshot:
     def save(self, folder: Path | str, graphs: bool = True) -> Path:
         """Write the folder, with or without its ONNX graphs, which take some seconds to make.
 
-        Everything is written beside it first: what was there stays good until all is ready.
+        All is written to a draft first: what was there stays good until the draft is complete.
         """
         folder = Path(folder)
-        draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+        draft = folder / f".draft-{os.getpid()}"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         try:
@@ -57,20 +58,27 @@ class Snapshot:
             "architecture": asdict(self.architecture),
             "notes": self.notes,
         }
-        (folder / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+        (folder / CONFIG).write_text(text, encoding="utf-8")
         if graphs:
             export_images(self.model.image_encoder, self.architecture.size, folder / WEIGHTS)
             export_captions(self.model.caption_encoder, folder / WEIGHTS)
-        (folder / CARD).write_text(self._card())
+        (folder / CARD).write_text(self._card(), encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: Path | str) -> "Snapshot":
-        """The model as it was saved, in evaluation mode, on the CPU."""
+    def load(cls, folder: Path | str, finetune: bool = False) -> "Snapshot":
+        """The model as it was saved, in evaluation mode, on the CPU.
+
+        Its backbone is frozen, should it be trained further, unless `finetune` says otherwise.
+        """
         folder = Path(folder)
         config = read_config(folder)
         architecture = Architecture(**config["architecture"])
-        model = JointEmbedding.build(architecture)
-        model.load_state_dict(load_file(folder / WEIGHTS))
+        model = JointEmbedding.build(architecture, finetune=finetune)
+        try:
+            model.load_state_dict(load_file(folder / WEIGHTS))
+        except (OSError, SafetensorError, RuntimeError) as error:
+            raise WrongRequest(f"{folder / WEIGHTS} does not fit {CONFIG}: {error}") from error
         vocabulary = Vocabulary.load(folder / WORDS)
         return cls(model.eval(), vocabulary, architecture, config["notes"])
 
@@ -94,7 +102,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise WrongRequest(
             f"{folder} is not a snapshot: it has no {CONFIG}. `vsepp train` makes one."
         )
-    config: dict[str, Any] = json.loads(file.read_text())
+    config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     unknown = set(config.get("architecture", {})) - {field.name for field in fields(Architecture)}
     if config.get("format") != FORMAT or unknown:
         raise WrongRequest(
@@ -106,7 +114,6 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def _replace_folder(folder: Path, draft: Path) -> None:
     """Put the draft's files in place; what is not part of a snapshot stays as it is."""
-    folder.mkdir(parents=True, exist_ok=True)
     for graph in GRAPHS:
         (folder / graph).unlink(missing_ok=True)  # a graph without its weights would be wrong
     for file in draft.iterdir():

@@ -20,14 +20,14 @@ class Retrieved:
     ranks: dict[str, int]  # of the caption's own picture
 
 
-def draw_retrieved(queries: Sequence[Retrieved], into: Path) -> Path:
-    """A row per query, a block per model, the caption's own picture framed in green."""
+def draw_retrieved(queries: Sequence[Retrieved], titles: dict[str, str], into: Path) -> Path:
+    """A row per query, a block with a title per model, the caption's own picture framed in green."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    models = list(queries[0].found)
+    models = list(titles)
     per_model = max(len(found) for query in queries for found in query.found.values())
     width = 2.6 + 1.1 * per_model * len(models)
     size = (width, 1.3 * len(queries) + 0.5)
@@ -37,7 +37,7 @@ def draw_retrieved(queries: Sequence[Retrieved], into: Path) -> Path:
     )
     _write_captions(blocks[0], queries)
     for block, model in zip(blocks[1:], models, strict=True):
-        block.suptitle(model, fontsize=12, fontweight="bold")
+        block.suptitle(titles[model], fontsize=12, fontweight="bold")
         axes = block.subplots(len(queries), per_model, squeeze=False)
         for row, query in zip(axes, queries, strict=True):
             for axis, (picture, is_right) in zip(row, query.found[model], strict=False):

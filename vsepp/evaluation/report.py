@@ -18,14 +18,6 @@ def text(rows: Sequence[Row]) -> str:
     return "\n".join((over.rstrip(), head, len(head) * "-", *body))
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    """The same table for a document."""
-    head = "| Model | " + " | ".join((*COLUMNS, *COLUMNS, "rsum")) + " |"
-    rule = "|---|" + 9 * "---:|"
-    body = ["| " + " | ".join((name, *_cells(result))) + " |" for name, result in rows]
-    return "\n".join((head, rule, *body)) + "\n"
-
-
 def _line(name: str, cells: Sequence[str], width: int) -> str:
     left, right, rsum = ("".join(f"{cell:>6}" for cell in part) for part in _parts(cells))
     return f"{name:{width}}  {left}   {right}  {rsum}"

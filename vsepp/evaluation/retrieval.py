@@ -1,6 +1,7 @@
 """Retrieval in both directions, measured as the paper does (Sec. 3.1)."""
 
 from dataclasses import asdict, dataclass
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 from vsepp.data.batches import Pairs
+from vsepp.devices import full_precision
 from vsepp.encoders.joint import JointEmbedding, Similarity
 from vsepp.equations.ranking import Recall
 from vsepp.equations.similarity import inner_product
@@ -51,6 +53,7 @@ class Retrieval:
         }
 
     @classmethod
+    @torch.no_grad()
     def from_vectors(
         cls,
         images: Tensor | np.ndarray,
@@ -60,14 +63,15 @@ class Retrieval:
         protocol: str = "full",
     ) -> "Retrieval":
         """Anybody's embeddings: vectors (N, D) and (C, D), and for each caption its image's row."""
-        images, captions = torch.as_tensor(images), torch.as_tensor(captions)
+        images, captions = _in_one_precision(torch.as_tensor(images), torch.as_tensor(captions))
         owners = torch.as_tensor(image_of_caption).to(images.device).long()
         _check(images, captions, owners)
         # Captions of one image side by side, in the order of the images.
         owners, order = owners.sort(stable=True)
         captions = captions[order]
         folds = _folds(protocol, len(images))
-        halves = [_fold(images, captions, owners, fold, similarity) for fold in folds]
+        with full_precision():
+            halves = [_fold(images, captions, owners, fold, similarity) for fold in folds]
         return cls(
             Recall.mean([half[0] for half in halves]),
             Recall.mean([half[1] for half in halves]),
@@ -92,14 +96,16 @@ def embed(model: JointEmbedding, pairs: Pairs) -> tuple[Tensor, Tensor]:
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
-    images = [model.embed_images(batch.to(device)) for batch in pairs.image_batches()]
-    numbers, vectors = [], []
-    for chosen, words, lengths in pairs.caption_batches():
-        numbers.append(chosen)
-        vectors.append(model.embed_captions(words.to(device), lengths.to(device)))
-    captions = torch.cat(vectors)[torch.cat(numbers).argsort().to(device)]
-    model.train(was_training)
-    return torch.cat(images), captions
+    try:
+        images = [model.embed_images(batch.to(device)) for batch in pairs.image_batches()]
+        numbers, vectors = [], []
+        for chosen, words, lengths in pairs.caption_batches():
+            numbers.append(chosen)
+            vectors.append(model.embed_captions(words.to(device), lengths.to(device)))
+    finally:
+        model.train(was_training)
+    in_order = torch.cat(numbers).argsort().to(device)
+    return torch.cat(images), torch.cat(vectors)[in_order]
 
 
 def both_ranks(
@@ -107,37 +113,48 @@ def both_ranks(
 ) -> tuple[Tensor, Tensor]:
     """The rank of each image's best caption and of each caption's image, tile by tile.
 
-    Every score is computed once. Tiles on the diagonal hold all the positives; a positive and its
-    rivals are thus rounded alike, which two different matrix products would not promise.
+    Every score is computed once. Tiles on the diagonal hold all the positives and come first; no
+    positive is computed apart from its neighbours, as another product might round it differently.
     """
     # images (N, D), captions (C, D) in the order of their images, owners (C,) -> (N,), (C,)
-    starts = list(range(0, len(images), TILE))
-    edges = torch.searchsorted(owners, torch.tensor([*starts, len(images)], device=owners.device))
-    rows = [slice(start, min(start + TILE, len(images))) for start in starts]
-    columns = [slice(a, b) for a, b in zip(edges.tolist(), edges.tolist()[1:], strict=False)]
+    rows, columns = _blocks(owners, len(images))
     best_caption = images.new_empty(len(images))
     own_image = images.new_empty(len(captions))
     below_image = images.new_zeros(len(images), dtype=torch.float64)
     below_caption = images.new_zeros(len(captions), dtype=torch.float64)
-    tiles = [(place, place) for place in range(len(rows))]
-    tiles += [(r, c) for r in range(len(rows)) for c in range(len(rows)) if r != c]
-    for row, column in tiles:
+    for row, column in _diagonal_first(len(rows)):
         here, there = rows[row], columns[column]
         scores = similarity(images[here], captions[there])
         if row == column:
             positions = owners[there] - here.start
-            own = scores.gather(0, positions[None, :])[0]
-            own_image[there] = own
-            best = torch.full_like(best_caption[here], -torch.inf)
-            best_caption[here] = best.scatter_reduce(0, positions, own, "amax")
-            # A positive is nobody's rival: mark it as above everything, so that it is not counted.
-            scores.scatter_(0, positions[None, :], torch.inf)
+            own_image[there], best_caption[here] = _take_positives(scores, positions)
         below_image[here] += _count_below(scores, best_caption[here, None], dim=1)
         below_caption[there] += _count_below(scores, own_image[None, there], dim=0)
-    captions_of = torch.bincount(owners, minlength=len(images))
-    rivals = len(captions) - captions_of, len(images) - 1
     # What is not below ranks ahead: ties count against the model, and so does NaN.
-    return (1 + rivals[0] - below_image).long(), (1 + rivals[1] - below_caption).long()
+    rival_captions = len(captions) - torch.bincount(owners, minlength=len(images))
+    image_ranks, caption_ranks = 1 + rival_captions - below_image, len(images) - below_caption
+    return image_ranks.long(), caption_ranks.long()
+
+
+def _blocks(owners: Tensor, num_images: int) -> tuple[list[slice], list[slice]]:
+    """The images cut into blocks, and the captions of each block."""
+    starts = [*range(0, num_images, TILE), num_images]
+    edges = torch.searchsorted(owners, torch.tensor(starts, device=owners.device)).tolist()
+    return [slice(*ends) for ends in pairwise(starts)], [slice(*ends) for ends in pairwise(edges)]
+
+
+def _diagonal_first(num_blocks: int) -> list[tuple[int, int]]:
+    cells = product(range(num_blocks), range(num_blocks))
+    return sorted(cells, key=lambda cell: cell[0] != cell[1])
+
+
+def _take_positives(scores: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Each caption's score with its image, and the best of each image's; both leave the contest."""
+    own = scores.gather(0, positions[None, :])[0]
+    best = torch.full_like(scores[:, 0], -torch.inf).scatter_reduce(0, positions, own, "amax")
+    # A positive is nobody's rival: above everything, it is never counted as below.
+    scores.scatter_(0, positions[None, :], torch.inf)
+    return own, best
 
 
 def _count_below(scores: Tensor, threshold: Tensor, dim: int) -> Tensor:
@@ -175,6 +192,12 @@ def _folds(protocol: str, num_images: int) -> list[range]:
             "Use --protocol full."
         )
     return [range(fold * size, (fold + 1) * size) for fold in range(number)]
+
+
+def _in_one_precision(images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
+    """At least single: half of it can neither tell close scores apart nor count to 5,000."""
+    dtype = torch.promote_types(torch.promote_types(images.dtype, captions.dtype), torch.float32)
+    return images.to(dtype), captions.to(dtype)
 
 
 def _check(images: Tensor, captions: Tensor, owners: Tensor) -> None:

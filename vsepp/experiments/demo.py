@@ -1,5 +1,6 @@
-"""The whole story on built-in pictures: three models that differ in their loss alone."""
+"""The whole story on built-in pictures: three models, told apart by their loss and one norm."""
 
+import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from vsepp.data.captioned import CaptionedImage
 from vsepp.data.collections import open_data
 from vsepp.data.pictures import open_picture
 from vsepp.encoders.snapshot import Snapshot
+from vsepp.equations.ranking import ranks
 from vsepp.evaluation.figures import Retrieved, draw_retrieved
 from vsepp.evaluation.retrieval import Retrieval, embed
 from vsepp.experiments.recipe import Recipe
@@ -24,7 +26,7 @@ MODELS = {
     "VSE0 (both norms)": "demo-vse0-both-norms",
     "VSE++": "demo-vse++",
 }
-NUM_QUERIES, NUM_FOUND = 5, 4
+NUM_QUERIES, NUM_FOUND = 6, 4
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,12 @@ def demo(out: Path, seed: int = 0) -> Demo:
     scores: dict[str, torch.Tensor] = {}
     for name, recipe_name in MODELS.items():
         recipe = replace(Recipe.load(recipe_name), name=name, seed=seed)
+        shutil.rmtree(out / recipe_name, ignore_errors=True)  # of an earlier demo
         folder = run(recipe, data, out / recipe_name).folder
         rows[name], scores[name] = _measure(Snapshot.load(folder), held_out)
     queries = _queries(held_out, scores, seed)
-    picture = draw_retrieved(queries, out / "retrieved.png")
+    titles = {name: f"{name}: first for {row.images.r1:.0f} %" for name, row in rows.items()}
+    picture = draw_retrieved(queries, titles, out / "retrieved.png")
     return Demo(rows, picture, time.perf_counter() - started)
 
 
@@ -68,22 +72,20 @@ def _measure(snapshot: Snapshot, items: list[CaptionedImage]) -> tuple[Retrieval
 def _queries(
     items: list[CaptionedImage], scores: dict[str, torch.Tensor], seed: int
 ) -> list[Retrieved]:
-    """Captions drawn at random, not picked for their looks."""
+    """Captions drawn at random from those that some models put first and others do not."""
     owners = np.repeat(np.arange(len(items)), [len(item.captions) for item in items])
     captions = [caption for item in items for caption in item.captions]
-    chosen = np.random.default_rng(seed).choice(len(captions), NUM_QUERIES, replace=False)
+    relevant = torch.arange(len(items))[None, :] == torch.from_numpy(owners)[:, None]
+    ranks_by = {name: ranks(matrix.T, relevant) for name, matrix in scores.items()}
+    firsts = torch.stack([found == 1 for found in ranks_by.values()])
+    disagree = (firsts.any(dim=0) & ~firsts.all(dim=0)).nonzero()[:, 0].numpy()
+    chosen = np.random.default_rng(seed).permutation(disagree)[:NUM_QUERIES].tolist()
     queries = []
     for number in chosen:
-        own = int(owners[number])
-        order = {
-            name: matrix[:, number].argsort(descending=True) for name, matrix in scores.items()
-        }
-        found = {
-            name: [
-                (open_picture(items[i].path, 128), i == own) for i in ranked[:NUM_FOUND].tolist()
-            ]
-            for name, ranked in order.items()
-        }
-        ranks = {name: ranked.tolist().index(own) + 1 for name, ranked in order.items()}
-        queries.append(Retrieved(captions[number], found, ranks))
+        found = {}
+        for name, matrix in scores.items():
+            best = matrix[:, number].topk(NUM_FOUND).indices.tolist()
+            found[name] = [(open_picture(items[i].path, 128), i == owners[number]) for i in best]
+        own_rank = {name: int(found_ranks[number]) for name, found_ranks in ranks_by.items()}
+        queries.append(Retrieved(captions[number], found, own_rank))
     return queries

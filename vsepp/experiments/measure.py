@@ -15,5 +15,7 @@ def measure(folder: Path, where: str, split: str = "test", protocol: str = "full
     plan = snapshot.architecture
     device = best_device()
     prepare(device)
-    pairs = Pairs(open_data(where).split(split), snapshot.vocabulary, plan.size, plan.resize)
+    items = open_data(where).split(split)
+    # every picture is seen once: none needs to be kept
+    pairs = Pairs(items, snapshot.vocabulary, plan.size, plan.resize, memory=0)
     return evaluate(snapshot.model.to(device), pairs, protocol)

@@ -4,12 +4,11 @@ A key that does not exist is an error that names the keys that do.
 """
 
 import tomllib
-import types
 import typing
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from vsepp.errors import WrongRequest
 
@@ -71,7 +70,6 @@ class Recipe:
     batch_size: int = 128
     gradient_clip: float = 2.0  # 0: none
     seed: int = 0
-    protocol: str = "full"
 
     @classmethod
     def load(cls, name: str, changes: Iterable[str] = ()) -> "Recipe":
@@ -91,10 +89,35 @@ class Recipe:
         content.setdefault("name", file.stem)
         for change in changes:
             _apply(content, change)
-        return _read(cls, content, "")
+        recipe = _read(cls, content, "")
+        _check(recipe)
+        return recipe
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _check(recipe: Recipe) -> None:
+    """What types cannot say."""
+    for is_right, complaint in (
+        (recipe.batch_size >= 2, "batch_size takes at least 2: a pair alone has no negatives."),
+        (recipe.seed >= 0, "seed takes 0 or more."),
+        (all(phase.epochs >= 0 for phase in recipe.phases), "phases: epochs takes 0 or more."),
+        (
+            any(phase.epochs for phase in recipe.phases),
+            "The recipe has no epochs: give a phase one.",
+        ),
+        (
+            recipe.model.size <= recipe.model.resize,
+            "model.size is larger than model.resize, the picture that the crop is cut from.",
+        ),
+        (
+            recipe.model.backbone != "small" or recipe.model.finetune,
+            "The backbone small starts from scratch and must learn: set model.finetune=true.",
+        ),
+    ):
+        if not is_right:
+            raise WrongRequest(complaint)
 
 
 def _apply(content: dict[str, Any], change: str) -> None:
@@ -163,8 +186,6 @@ def _value(wanted: Any, value: Any, path: str) -> Any:
         if value not in get_args(wanted):
             raise WrongRequest(f"{path} takes {' or '.join(get_args(wanted))}, not {value!r}.")
         return value
-    if get_origin(wanted) in (Union, types.UnionType):
-        wanted = next(kind for kind in get_args(wanted) if kind is not type(None))
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not wanted:

@@ -15,7 +15,7 @@ from vsepp.data.captioned import CaptionedImage, CaptionedImages
 from vsepp.data.tokens import Vocabulary
 from vsepp.devices import best_device, prepare
 from vsepp.encoders.joint import Architecture, JointEmbedding
-from vsepp.encoders.snapshot import Snapshot
+from vsepp.encoders.snapshot import CONFIG, Snapshot
 from vsepp.equations.losses import LOSSES
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import Retrieval, evaluate
@@ -38,8 +38,8 @@ class Run:
 def run(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
     """Train as the recipe says and leave the best snapshot, metrics and TensorBoard events."""
     phases = [_phase(keys, recipe.loss) for keys in recipe.phases]
-    if not sum(phase.epochs for phase in phases):
-        raise WrongRequest("The recipe has no epochs: give phases at least one.")
+    if (into / CONFIG).exists():
+        raise WrongRequest(f"{into} holds a snapshot already. Take another folder, or remove it.")
     torch.manual_seed(recipe.seed)
     device = best_device()
     prepare(device)
@@ -92,13 +92,13 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
     return best
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def with_features(model: JointEmbedding, pairs: Pairs) -> Pairs:
     """Sec. 3: what a frozen net makes of a fixed crop can be computed once and reused."""
     device = next(model.parameters()).device
     model.eval()
     features = [model.image_encoder.features(batch.to(device)) for batch in pairs.image_batches()]
-    return pairs.with_features(torch.cat(features).clone())
+    return pairs.with_features(torch.cat(features))
 
 
 class Journal:

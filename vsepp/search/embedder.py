@@ -33,7 +33,7 @@ class Embedder:
             raise WrongRequest(
                 f"{self.folder} is not a snapshot with ONNX graphs. `vsepp train` makes one."
             )
-        self.architecture = json.loads(config.read_text())["architecture"]
+        self.architecture = json.loads(config.read_text(encoding="utf-8"))["architecture"]
         self.vocabulary = Vocabulary.load(self.folder / "tokenizer.json")
         self._image, self._caption = (onnxruntime.InferenceSession(str(graph)) for graph in graphs)
 
@@ -78,7 +78,11 @@ def embed_folder(embedder: Embedder, folder: Path, into: Path) -> int:
     """Vectors of all pictures below a folder, and beside them the list of their paths."""
     if not folder.is_dir():
         raise WrongRequest(f"--images {folder} is not a folder.")
-    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES)
+    files = sorted(
+        file
+        for file in folder.rglob("*")
+        if file.suffix.lower() in SUFFIXES and file.is_file() and not file.name.startswith("._")
+    )
     if not files:
         raise WrongRequest(f"There are no pictures below {folder} ({', '.join(sorted(SUFFIXES))}).")
     names = [file.relative_to(folder).as_posix() for file in files]
@@ -91,7 +95,11 @@ def embed_captions_file(embedder: Embedder, file: Path, into: Path) -> int:
     """Vectors of the lines of a text file."""
     if not file.is_file():
         raise WrongRequest(f"--captions {file} is not a file.")
-    captions = [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise WrongRequest(f"{file} is not UTF-8 text ({error}). Save it as UTF-8.") from error
+    captions = [line for line in lines if line.strip()]
     if not captions:
         raise WrongRequest(f"{file} is empty. Expected one caption a line.")
     return _write(embedder.embed_texts(captions), captions, into)
@@ -99,7 +107,7 @@ def embed_captions_file(embedder: Embedder, file: Path, into: Path) -> int:
 
 def _write(vectors: Vectors, names: list[str], into: Path) -> int:
     into.parent.mkdir(parents=True, exist_ok=True)
-    with into.open("wb") as file:  # given a name, numpy would append .npy to it
-        np.save(file, vectors)
-    into.with_suffix(".json").write_text(json.dumps(names, ensure_ascii=False, indent=0) + "\n")
+    np.save(into, vectors)
+    text = json.dumps(names, ensure_ascii=False, indent=0) + "\n"
+    into.with_suffix(".json").write_text(text, encoding="utf-8")
     return len(vectors)

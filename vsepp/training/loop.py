@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -43,14 +43,14 @@ class Epoch:
 
 
 def train(
-    model: nn.Module, batches: Iterable[Batch], phases: Sequence[Phase], **settings: object
+    model: nn.Module, batches: Iterable[Batch], phases: Sequence[Phase], **settings: Any
 ) -> Iterator[Epoch]:
     """Train `model`, phase after phase, and yield each epoch as it ends.
 
     The loop belongs to the caller: evaluate, save or stop between two epochs as you like.
     `settings` are those of `steps_and_epochs`.
     """
-    for event in steps_and_epochs(model, batches, phases, **settings):  # type: ignore[arg-type]
+    for event in steps_and_epochs(model, batches, phases, **settings):
         if isinstance(event, Epoch):
             yield event
 

@@ -1,0 +1,43 @@
+"""Writes what a benchmark measured, with the hardware, the versions and the commit behind it."""
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+RECORDS = Path(__file__).parent / "records"
+
+
+def write_record(script: Path, measured: dict[str, Any]) -> Path:
+    """records/<date>-<name>/record.json"""
+    folder = RECORDS / f"{datetime.date.today()}-{script.stem}"
+    folder.mkdir(parents=True, exist_ok=True)
+    record = {
+        "command": f"python benchmarks/{script.name}",
+        "commit": _git("rev-parse", "--short", "HEAD"),
+        "changed_since": bool(_git("status", "--porcelain", "vsepp", "benchmarks/*.py")),
+        "hardware": f"{_processor()}, {os.cpu_count()} cores",
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("torch", "numpy")},
+        },
+        "measured": measured,
+    }
+    file = folder / "record.json"
+    file.write_text(json.dumps(record, indent=2) + "\n")
+    return file
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], capture_output=True, text=True, cwd=RECORDS.parent)
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()
