@@ -1,0 +1,55 @@
+"""Docs that cannot lie: the README's code runs, its tables come from results, its links lead somewhere."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_readmes_python_runs(tmp_path):
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["1", "2", "3"]
+    assert all("rsum" in line for line in lines[:3])
+    assert lines[3] == "(1, 128)"
+
+
+def test_the_readmes_tables_are_what_was_measured():
+    script = ROOT / "results" / "tables.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_readmes_links_lead_somewhere():
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
+    assert len(links) >= 3
+    assert all((ROOT / link).exists() for link in links)
+
+
+def test_the_readme_names_every_folder():
+    folders = [path.name for path in (ROOT / "vsepp").iterdir() if (path / "__init__.py").exists()]
+    assert len(folders) >= 7
+    assert all(f"`vsepp/{name}`" in README for name in folders)
+
+
+def test_the_readmes_commands_exist():
+    verbs = set(re.findall(r"^    vsepp (\w+)", README, re.MULTILINE))
+    assert {"data", "train", "evaluate", "embed"} == verbs
+    help_page = subprocess.run(
+        [sys.executable, "-m", "vsepp", "--help"], capture_output=True, text=True, cwd=ROOT
+    ).stdout
+    assert all(verb in help_page for verb in verbs)
+    targets = (ROOT / "Makefile").read_text()
+    assert all(
+        f"\n{target}:" in targets for target in re.findall(r"^    make (\w+)", README, re.MULTILINE)
+    )
