@@ -206,6 +206,20 @@ def test_a_constant_added_to_all_scores_changes_nothing(loss, scores, constant):
     torch.testing.assert_close(loss(scores + constant), loss(scores))
 
 
+@given(square_scores(), st.integers(0, 100))
+def test_pairwise_hinge_is_zero_only_where_the_radii_hold(scores, seed):
+    distances = scores.abs() * 2
+    held = distances.diagonal() <= 0.5
+    off = ~torch.eye(len(scores), dtype=torch.bool)
+    near = (distances < 1) & off
+    held &= ~near.any(dim=0) & ~near.any(dim=1)
+    loss = pairwise_hinge(-distances)
+    assert torch.equal(loss == 0, held)
+    order = torch.randperm(len(scores), generator=torch.Generator().manual_seed(seed))
+    torch.testing.assert_close(pairwise_hinge(-distances[order][:, order]), loss[order])
+    torch.testing.assert_close(pairwise_hinge(-distances.T), loss)
+
+
 @ranking
 def test_gradients(loss):
     scores = torch.randn(5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -41,6 +43,24 @@ def test_negative_distance_by_hand():
 # ---- by the slow twin
 
 
+FORMULAS = {
+    "inner_product": lambda i, c: sum(a * b for a, b in zip(i, c, strict=True)),
+    "order_similarity": lambda i, c: -sum(max(0, b - a) ** 2 for a, b in zip(i, c, strict=True)),
+    "order_similarity_rooted": lambda i, c: (
+        -math.hypot(*(max(0, b - a) for a, b in zip(i, c, strict=True)))
+    ),
+    "negative_distance": lambda i, c: -math.dist(i, c),
+}
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_similarities_equal_the_double_loop(name):
+    images, captions = vectors(6), vectors(9, seed=1)
+    rows = [[FORMULAS[name](i, c) for c in captions.tolist()] for i in images.tolist()]
+    expected = torch.tensor(rows, dtype=torch.float64)
+    torch.testing.assert_close(SIMILARITIES[name](images, captions), expected)
+
+
 def slow_order(images, captions):
     excess = (captions[None] - images[:, None]).clamp(min=0)
     return -(excess**2).sum(dim=-1)
@@ -67,6 +87,24 @@ def test_gradients(similarity):
 
 
 # ---- by law
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES.values())
+@given(seed=st.integers(0, 1000))
+def test_reordering_images_and_captions_reorders_scores(similarity, seed):
+    images, captions = vectors(5, seed=seed), vectors(7, seed=seed + 1)
+    generator = torch.Generator().manual_seed(seed)
+    rows, columns = torch.randperm(5, generator=generator), torch.randperm(7, generator=generator)
+    whole = similarity(images, captions)
+    torch.testing.assert_close(similarity(images[rows], captions[columns]), whole[rows][:, columns])
+
+
+@given(st.integers(0, 1000))
+def test_inner_product_is_linear_and_distance_keeps_the_triangle(seed):
+    a, b, c = (vectors(3, seed=seed + n) for n in range(3))
+    torch.testing.assert_close(inner_product(a + b, c), inner_product(a, c) + inner_product(b, c))
+    through = negative_distance(a, b)[:, :, None] + negative_distance(b, c)[None, :, :]
+    assert (negative_distance(a, c)[:, None, :] >= through - 1e-9).all()
 
 
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 1000))
