@@ -18,7 +18,8 @@ from vsepp.encoders.joint import Architecture, JointEmbedding
 from vsepp.encoders.snapshot import CONFIG, Snapshot
 from vsepp.equations.losses import LOSSES
 from vsepp.errors import WrongRequest
-from vsepp.evaluation.retrieval import Retrieval, evaluate
+from vsepp.evaluation.retrieval import Retrieval, embed
+from vsepp.experiments.health import HealthCheck
 from vsepp.experiments.progress import TrainingProgress
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
 from vsepp.training.loop import Epoch, Phase, Step, steps_and_epochs
@@ -57,9 +58,10 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
         validation = with_features(model, validation)
         if recipe.data.crop == "center":
             learned = with_features(model, learned)
+    batches = learned.batches(recipe.batch_size, recipe.data.crop, recipe.seed)
     events = steps_and_epochs(
         model,
-        learned.batches(recipe.batch_size, recipe.data.crop, recipe.seed),
+        batches,
         phases,
         gradient_clip=recipe.gradient_clip,
         reduction=recipe.loss.reduction,
@@ -67,28 +69,35 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
         device=device,
     )
     best: Run | None = None
+    health = HealthCheck(recipe)
     num_epochs = sum(phase.epochs for phase in phases)
-    with (
-        Journal(into) as journal,
-        TrainingProgress(recipe.name, num_epochs, len(learned)) as progress,
-    ):
-        for event in events:
-            if isinstance(event, Step):
-                progress.step(event)
-                journal.step(event)
-                continue
-            result = evaluate(model, validation)
-            is_best = best is None or result.rsum > best.validation.rsum
-            journal.epoch(event, result, is_best)
-            progress.epoch(event, result, is_best)
-            if is_best:
-                best = Run(into, event.number, result)
-                notes = _notes(recipe, data, best)
-                snapshot = Snapshot(model, vocabulary, architecture, notes)
-                snapshot.save(into, graphs=False)
+    owners = torch.from_numpy(validation.image_of_caption)
+    try:
+        with (
+            Journal(into) as journal,
+            TrainingProgress(recipe.name, num_epochs, len(learned)) as progress,
+        ):
+            for event in events:
+                if isinstance(event, Step):
+                    progress.step(event)
+                    journal.step(event)
+                    continue
+                images, captions = embed(model, validation)
+                health.look(event, len(batches), images, captions)
+                result = Retrieval.from_vectors(images, captions, owners, model.similarity)
+                is_best = best is None or result.rsum > best.validation.rsum
+                journal.epoch(event, result, is_best)
+                progress.epoch(event, result, is_best)
+                if is_best:
+                    best = Run(into, event.number, result)
+                    notes = _notes(recipe, data, best)
+                    Snapshot(model, vocabulary, architecture, notes).save(into, graphs=False)
+    finally:
+        # The graphs take seconds to make, so only the snapshot that is kept gets them; it is kept,
+        # too, when the run is interrupted or goes wrong.
+        if best is not None:
+            Snapshot.load(into).save(into)
     assert best is not None  # there was at least one epoch
-    # The graphs take seconds to make, so only the snapshot that is kept gets them.
-    Snapshot.load(into).save(into)
     return best
 
 

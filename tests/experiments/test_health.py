@@ -1,0 +1,78 @@
+import shlex
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vsepp.data.collections import open_data
+from vsepp.encoders.snapshot import Snapshot
+from vsepp.errors import WorkFailed
+from vsepp.evaluation.collapse import concentration, has_collapsed
+from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.run import run
+
+SMALL = ("batch_size=64", "model.dim=32", "model.word_dim=16", "loss.margin=0.2")
+
+
+@pytest.fixture(scope="module")
+def larger_world():
+    return open_data("shapes:320")
+
+
+def remedy(message):
+    """The change that a message tells one to type."""
+    words = shlex.split(message.splitlines()[-1])
+    assert words[0] == "--set"
+    return words[1]
+
+
+def test_concentration_by_hand():
+    assert concentration(torch.tensor([[2.0, 0.0], [9.0, 0.0]])) == pytest.approx(1)
+    assert concentration(torch.tensor([[1.0, 0.0], [-3.0, 0.0]])) == pytest.approx(0)
+    assert concentration(torch.tensor([[1.0, 0.0], [0.0, 1.0]])) == pytest.approx(0.5**0.5)
+
+
+@given(st.integers(0, 100))
+def test_collapse_takes_both_sides(seed):
+    generator = torch.Generator().manual_seed(seed)
+    spread = torch.randn(40, 8, generator=generator)
+    point = torch.randn(8, generator=generator) + 1e-3 * torch.randn(40, 8, generator=generator)
+    assert has_collapsed(point, point)
+    assert not has_collapsed(point, spread)
+    assert not has_collapsed(spread, point)
+    assert not has_collapsed(spread, spread)
+
+
+@pytest.mark.slow
+def test_a_collapsing_run_is_stopped_and_the_remedy_works(larger_world, tmp_path):
+    headlong = 'phases=[{epochs = 40, learning_rate = 5e-3, loss = "max_of_hinges"}]'
+    with pytest.raises(WorkFailed, match="collapsed by epoch") as stopped:
+        run(Recipe.load("demo-vse++", [*SMALL, headlong]), larger_world, tmp_path / "collapsed")
+    change = remedy(str(stopped.value)).replace("epochs = 40", "epochs = 5")  # for the test's sake
+    cured = run(Recipe.load("demo-vse++", [*SMALL, change]), larger_world, tmp_path / "cured")
+    assert cured.validation.rsum > 60  # 40 scenes, chance: about 45
+
+
+@pytest.mark.slow
+def test_a_young_model_on_one_point_is_left_alone(larger_world, tmp_path):
+    young = 'phases=[{epochs = 2, learning_rate = 1e-4, loss = "max_of_hinges"}]'
+    run(Recipe.load("demo-vse++", [*SMALL, young]), larger_world, tmp_path)
+    assert (tmp_path / "model.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_good_snapshot(larger_world, tmp_path):
+    wild = [
+        "phases.0.epochs=1",
+        "phases.1.learning_rate=1e38",
+        "phases.2.epochs=0",
+        "gradient_clip=0",
+    ]
+    with pytest.raises(WorkFailed, match="not a number") as stopped:
+        run(Recipe.load("demo-vse++", [*SMALL, *wild]), larger_world, tmp_path)
+    phases = Recipe.load("demo-vse++", [*SMALL, remedy(str(stopped.value))]).phases
+    assert phases[0].learning_rate == 2e-3
+    assert phases[1].learning_rate == pytest.approx(1e37)
+    assert Snapshot.load(tmp_path).notes["epoch"] == 1
+    assert (tmp_path / "image.onnx").exists()

@@ -1,0 +1,18 @@
+"""Collapse: all vectors become one, and the max of hinges stands still at twice its margin.
+
+Hard negatives can drive a young model there (Sec. 3.6's curriculum starts with easy ones).
+"""
+
+from torch import Tensor
+from torch.nn.functional import normalize
+
+COLLAPSED = 0.99  # seen: 0.999 and more in collapsed models, 0.9 and less in others
+
+
+def concentration(vectors: Tensor) -> float:
+    """Length of the mean direction: near 0 where vectors point everywhere, 1 where all agree."""
+    return float(normalize(vectors, dim=1).mean(dim=0).norm())
+
+
+def has_collapsed(images: Tensor, captions: Tensor) -> bool:
+    return concentration(images) > COLLAPSED and concentration(captions) > COLLAPSED
