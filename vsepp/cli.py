@@ -79,6 +79,10 @@ def train(
     data: Data,
     into: Annotated[Path, typer.Option(help="Where the snapshot and its metrics go.")],
     changes: Changes = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with a run that was interrupted, if there is one."),
+    ] = False,
 ) -> None:
     """Learn a joint space and keep the snapshot with the best recall sum on validation pictures."""
     from vsepp.data.collections import open_data
@@ -88,7 +92,7 @@ def train(
     chosen = Recipe.load(recipe, changes or ())
     collection = open_data(data)
     _say(f"Taken for {collection.name}.")
-    best = run(chosen, collection, into)
+    best = run(chosen, collection, into, resume)
     _say(f"Best: rsum {best.validation.rsum:.1f} on {chosen.data.validate}, epoch {best.epoch}.")
     _say(f"Measure it: vsepp evaluate {into} --data {data}")
 

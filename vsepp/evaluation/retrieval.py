@@ -53,6 +53,13 @@ class Retrieval:
         }
 
     @classmethod
+    def from_dict(cls, figures: dict[str, Any]) -> "Retrieval":
+        """The way back from `as_dict`."""
+        captions, images = (Recall(**figures[side]) for side in ("captions", "images"))
+        rest = (figures[key] for key in ("protocol", "num_images", "num_captions"))
+        return cls(captions, images, *rest)
+
+    @classmethod
     @torch.no_grad()
     def from_vectors(
         cls,

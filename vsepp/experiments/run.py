@@ -22,9 +22,10 @@ from vsepp.evaluation.retrieval import Retrieval, embed
 from vsepp.experiments.health import HealthCheck
 from vsepp.experiments.progress import TrainingProgress
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
-from vsepp.training.loop import Epoch, Phase, Step, steps_and_epochs
+from vsepp.training.loop import Epoch, Phase, Step, adam, steps_and_epochs
+from vsepp.training.state import load_state, save_state
 
-METRICS = "metrics.jsonl"
+METRICS, STATE = "metrics.jsonl", "resume.state"
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,17 @@ class Run:
     validation: Retrieval
 
 
-def run(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
-    """Train as the recipe says and leave the best snapshot, metrics and TensorBoard events."""
+def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False) -> Run:
+    """Train as the recipe says and leave the best snapshot, metrics and TensorBoard events.
+
+    With `resume`, a run that was killed goes on after its last whole epoch and ends with the very
+    weights that it would have had.
+    """
     phases = [_phase(keys, recipe.loss) for keys in recipe.phases]
-    if (into / CONFIG).exists():
-        raise WrongRequest(f"{into} holds a snapshot already. Take another folder, or remove it.")
+    resumes = resume and (into / STATE).exists()
+    if (into / CONFIG).exists() and not resumes:
+        advice = "Its run is finished." if not (into / STATE).exists() else "Go on with --resume."
+        raise WrongRequest(f"{into} holds a snapshot already. {advice} Or take another folder.")
     torch.manual_seed(recipe.seed)
     device = best_device()
     prepare(device)
@@ -59,6 +66,13 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
         if recipe.data.crop == "center":
             learned = with_features(model, learned)
     batches = learned.batches(recipe.batch_size, recipe.data.crop, recipe.seed)
+    optimizer = adam(model)
+    best: Run | None = None
+    if resumes:
+        facts = load_state(into / STATE, model, optimizer)
+        _check_that_nothing_changed(facts, recipe, len(learned), into)
+        batches.epoch = facts["epoch"]
+        best = Run(into, facts["best_epoch"], Retrieval.from_dict(facts["best"]))
     events = steps_and_epochs(
         model,
         batches,
@@ -67,14 +81,15 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
         reduction=recipe.loss.reduction,
         mask_same_image=recipe.loss.mask_same_image,
         device=device,
+        optimizer=optimizer,
+        epochs_done=batches.epoch,
     )
-    best: Run | None = None
     health = HealthCheck(recipe)
     num_epochs = sum(phase.epochs for phase in phases)
     owners = torch.from_numpy(validation.image_of_caption)
     try:
         with (
-            Journal(into) as journal,
+            Journal(into, batches.epoch) as journal,
             TrainingProgress(recipe.name, num_epochs, len(learned)) as progress,
         ):
             for event in events:
@@ -86,19 +101,46 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
                 health.look(event, len(batches), images, captions)
                 result = Retrieval.from_vectors(images, captions, owners, model.similarity)
                 is_best = best is None or result.rsum > best.validation.rsum
-                journal.epoch(event, result, is_best)
+                journal.epoch(event, len(batches), result, is_best)
                 progress.epoch(event, result, is_best)
                 if is_best:
                     best = Run(into, event.number, result)
                     notes = _notes(recipe, data, best)
                     Snapshot(model, vocabulary, architecture, notes).save(into, graphs=False)
+                facts = _facts(recipe, len(learned), event, best)
+                save_state(into / STATE, model, optimizer, facts)
     finally:
         # The graphs take seconds to make, so only the snapshot that is kept gets them; it is kept,
         # too, when the run is interrupted or goes wrong.
         if best is not None:
             Snapshot.load(into).save(into)
     assert best is not None  # there was at least one epoch
+    (into / STATE).unlink(missing_ok=True)
     return best
+
+
+def _facts(recipe: Recipe, num_pairs: int, epoch: Epoch, best: Run | None) -> dict[str, Any]:
+    assert best is not None  # an epoch has just been scored
+    return {
+        "recipe": json.dumps(recipe.as_dict()),
+        "num_pairs": num_pairs,
+        "epoch": epoch.number,
+        "best_epoch": best.epoch,
+        "best": best.validation.as_dict(),
+    }
+
+
+def _check_that_nothing_changed(
+    facts: dict[str, Any], recipe: Recipe, num_pairs: int, into: Path
+) -> None:
+    before, now = json.loads(facts["recipe"]), json.loads(json.dumps(recipe.as_dict()))
+    changed = [
+        f"{key} (was {before[key]}, is {now[key]})" for key in now if before[key] != now[key]
+    ]
+    if facts["num_pairs"] != num_pairs:
+        changed.append(f"the data (was {facts['num_pairs']:,} pairs, is {num_pairs:,})")
+    if changed:
+        raise WrongRequest(f"{into} cannot be resumed, something changed: {'; '.join(changed)}.")
 
 
 @torch.no_grad()
@@ -113,16 +155,24 @@ def with_features(model: JointEmbedding, pairs: Pairs) -> Pairs:
 class Journal:
     """metrics.jsonl and TensorBoard events beside the snapshot."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, epochs_done: int = 0) -> None:
         self.folder = folder
+        self.epochs_done = epochs_done
         self._steps = 0
 
     def __enter__(self) -> "Journal":
         from torch.utils.tensorboard import SummaryWriter
 
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lines = (self.folder / METRICS).open("w", encoding="utf-8")
-        self._board = SummaryWriter(self.folder)
+        file = self.folder / METRICS
+        kept = (
+            file.read_text().splitlines(keepends=True)[: self.epochs_done] if file.exists() else []
+        )
+        self._steps = sum(json.loads(line)["num_steps"] for line in kept)
+        self._lines = file.open("w", encoding="utf-8")
+        self._lines.writelines(kept)
+        self._lines.flush()
+        self._board = SummaryWriter(self.folder, purge_step=self._steps + 1 if kept else None)
         return self
 
     def __exit__(self, *reason: object) -> None:
@@ -134,8 +184,13 @@ class Journal:
         if self._steps % 10 == 0:  # reading a loss waits for the device
             self._board.add_scalar("train/loss", step.loss.item(), self._steps)
 
-    def epoch(self, epoch: Epoch, result: Retrieval, is_best: bool) -> None:
-        line = {**asdict(epoch), "validation": result.as_dict(), "best": is_best}
+    def epoch(self, epoch: Epoch, num_steps: int, result: Retrieval, is_best: bool) -> None:
+        line = {
+            **asdict(epoch),
+            "num_steps": num_steps,
+            "validation": result.as_dict(),
+            "best": is_best,
+        }
         self._lines.write(json.dumps(line) + "\n")
         self._lines.flush()
         self._board.add_scalar("train/epoch_loss", epoch.loss, self._steps)

@@ -63,17 +63,24 @@ def steps_and_epochs(
     reduction: Literal["sum", "mean"] = "sum",
     mask_same_image: bool = False,
     device: torch.device | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    epochs_done: int = 0,
 ) -> Iterator[Step | Epoch]:
-    """The same walk in small steps: every batch, and after its last one the epoch."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    """The same walk in small steps: every batch, and after its last one the epoch.
+
+    A resumed run gives its `optimizer` and the number of `epochs_done` before.
+    """
+    trained = trained_parameters(model)
     device = device or trained[0].device
-    optimizer = torch.optim.Adam(trained, fused=True)  # phases share it, and so keep its state
+    optimizer = optimizer or adam(model)  # phases share it, and so keep its state
     number = 0
     for place, phase in enumerate(phases):
         for group in optimizer.param_groups:
             group["lr"] = phase.learning_rate
         for _ in range(phase.epochs):
             number += 1
+            if number <= epochs_done:
+                continue
             started = time.perf_counter()
             model.train()
             losses, num_pairs = torch.zeros((), device=device), 0
@@ -91,6 +98,14 @@ def steps_and_epochs(
             seconds = time.perf_counter() - started
             mean = losses.item() / max(1, num_pairs)
             yield Epoch(number, place + 1, phase.learning_rate, mean, num_pairs, seconds)
+
+
+def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def adam(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(trained_parameters(model), fused=True)
 
 
 def _pair_losses(model: nn.Module, batch: Batch, loss: Loss, mask_same_image: bool) -> Tensor:

@@ -1,0 +1,95 @@
+"""A run that is killed and resumed ends with the weights of one that was not."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from vsepp.errors import WrongRequest
+from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.run import run
+
+pytestmark = pytest.mark.slow
+
+CHANGES = (
+    "batch_size=16",
+    "model.dim=16",
+    "model.word_dim=8",
+    "data.crop=random",
+    "phases.0.epochs=4",
+    "phases.1.epochs=4",
+    "phases.2.epochs=2",
+)
+
+
+def command(into):
+    words = [sys.executable, "-m", "vsepp", "train", "demo-vse++", "--data", "shapes:160"]
+    sets = [word for change in CHANGES for word in ("--set", change)]
+    return [*words, "--into", str(into), "--resume", *sets]
+
+
+def test_killed_ten_times_it_ends_with_the_same_weights(tmp_path):
+    whole = subprocess.run(command(tmp_path / "whole"), capture_output=True, text=True)
+    assert whole.returncode == 0, whole.stderr
+    chance = random.Random(0)
+    kills = 0
+    for _ in range(60):
+        process = subprocess.Popen(command(tmp_path / "killed"), stderr=subprocess.PIPE, text=True)
+        if kills < 10:
+            # the start of a process takes most of its time: wait for its first sign of work
+            seen = tmp_path / "killed" / "metrics.jsonl"
+            written = seen.stat().st_mtime_ns if seen.exists() else 0
+            while process.poll() is None and not (
+                seen.exists() and seen.stat().st_mtime_ns > written
+            ):
+                time.sleep(0.01)
+            time.sleep(chance.uniform(0, 0.6))
+            process.send_signal(signal.SIGKILL)
+        _, said = process.communicate()
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, said
+        kills += 1
+    assert kills == 10
+    ours, theirs = (load_file(tmp_path / n / "model.safetensors") for n in ("killed", "whole"))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    lines = {
+        name: [json.loads(x) for x in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("killed", "whole")
+    }
+    assert [line["number"] for line in lines["killed"]] == list(range(1, 11))
+    assert [x["loss"] for x in lines["killed"]] == [x["loss"] for x in lines["whole"]]
+    assert not (tmp_path / "killed" / "resume.state").exists()
+    assert (tmp_path / "killed" / "image.onnx").exists()
+
+
+def test_what_cannot_be_resumed_is_said(world, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    recipe = Recipe.load("demo-vse++", CHANGES)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        # the second epoch is never scored
+        from vsepp.experiments.health import HealthCheck
+
+        look = HealthCheck.look
+        patch.setattr(
+            HealthCheck, "look", lambda *a: interrupted() if a[1].number == 2 else look(*a)
+        )
+        run(recipe, world, tmp_path)
+    assert (tmp_path / "resume.state").exists()
+    with pytest.raises(WrongRequest, match="Go on with --resume"):
+        run(recipe, world, tmp_path)
+    other = Recipe.load("demo-vse++", [*CHANGES, "loss.margin=0.1"])
+    with pytest.raises(WrongRequest, match="something changed: loss"):
+        run(other, world, tmp_path, resume=True)
+    assert run(recipe, world, tmp_path, resume=True).folder == tmp_path
+    with pytest.raises(WrongRequest, match="Its run is finished"):
+        run(recipe, world, tmp_path, resume=True)

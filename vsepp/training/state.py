@@ -1,0 +1,40 @@
+"""What a resumed run needs, written atomically: a kill at any moment leaves the last good one."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def save_state(
+    file: Path, model: nn.Module, optimizer: torch.optim.Optimizer, facts: dict[str, Any]
+) -> None:
+    """Weights, the optimiser's moments, the generators, and plain facts such as the epoch."""
+    content = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "generator": torch.get_rng_state(),
+        "gpu_generators": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "facts": facts,
+    }
+    draft = file.with_name(f".{file.name}.draft")
+    with draft.open("wb") as stream:
+        torch.save(content, stream)
+        stream.flush()
+        os.fsync(stream.fileno())  # on the disk before it takes the old one's place
+    draft.replace(file)
+
+
+def load_state(file: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Put model, optimiser and generators back to where they were; returns the facts."""
+    device = next(model.parameters()).device
+    content = torch.load(file, map_location=device, weights_only=True)
+    model.load_state_dict(content["model"])
+    optimizer.load_state_dict(content["optimizer"])
+    torch.set_rng_state(content["generator"].cpu())
+    if content["gpu_generators"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all([state.cpu() for state in content["gpu_generators"]])
+    facts: dict[str, Any] = content["facts"]
+    return facts
