@@ -20,12 +20,13 @@ from vsepp.equations.losses import LOSSES
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import Retrieval, embed
 from vsepp.experiments.health import HealthCheck
+from vsepp.experiments.journal import Journal
 from vsepp.experiments.progress import TrainingProgress
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
 from vsepp.training.loop import Epoch, Phase, Step, adam, steps_and_epochs
 from vsepp.training.state import load_state, save_state
 
-METRICS, STATE = "metrics.jsonl", "resume.state"
+STATE = "resume.state"
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,7 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
     weights that it would have had.
     """
     phases = [_phase(keys, recipe.loss) for keys in recipe.phases]
-    resumes = resume and (into / STATE).exists()
-    if (into / CONFIG).exists() and not resumes:
-        advice = "Its run is finished." if not (into / STATE).exists() else "Go on with --resume."
-        raise WrongRequest(f"{into} holds a snapshot already. {advice} Or take another folder.")
+    resumes = _has_something_to_resume(into, resume)
     torch.manual_seed(recipe.seed)
     device = best_device()
     prepare(device)
@@ -57,14 +55,7 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
     model = JointEmbedding.build(architecture, recipe.model.weights, recipe.model.finetune)
     model.to(device)
     held_out = data.split(recipe.data.validate)
-    learned, validation = (
-        Pairs(part, vocabulary, recipe.model.size, recipe.model.resize)
-        for part in (items, held_out)
-    )
-    if not recipe.model.finetune:
-        validation = with_features(model, validation)
-        if recipe.data.crop == "center":
-            learned = with_features(model, learned)
+    learned, validation = _pairs(recipe, model, vocabulary, items, held_out)
     batches = learned.batches(recipe.batch_size, recipe.data.crop, recipe.seed)
     optimizer = adam(model)
     best: Run | None = None
@@ -119,6 +110,32 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
     return best
 
 
+def _has_something_to_resume(into: Path, resume: bool) -> bool:
+    """Whether a killed run is to go on here; a folder with a snapshot is never written over."""
+    was_killed = (into / STATE).exists()
+    if (into / CONFIG).exists() and not (resume and was_killed):
+        advice = "Go on with --resume." if was_killed else "Its run is finished."
+        raise WrongRequest(f"{into} holds a snapshot already. {advice} Or take another folder.")
+    return resume and was_killed
+
+
+def _pairs(
+    recipe: Recipe,
+    model: JointEmbedding,
+    vocabulary: Vocabulary,
+    items: list[CaptionedImage],
+    held_out: list[CaptionedImage],
+) -> tuple[Pairs, Pairs]:
+    """What to learn from and what to validate on, as features where the net does not change them."""
+    size, resize = recipe.model.size, recipe.model.resize
+    learned, validation = (Pairs(part, vocabulary, size, resize) for part in (items, held_out))
+    if recipe.model.finetune:
+        return learned, validation
+    if recipe.data.crop == "center":
+        learned = with_features(model, learned)
+    return learned, with_features(model, validation)
+
+
 def _facts(recipe: Recipe, num_pairs: int, epoch: Epoch, best: Run | None) -> dict[str, Any]:
     assert best is not None  # an epoch has just been scored
     return {
@@ -150,55 +167,6 @@ def with_features(model: JointEmbedding, pairs: Pairs) -> Pairs:
     model.eval()
     features = [model.image_encoder.features(batch.to(device)) for batch in pairs.image_batches()]
     return pairs.with_features(torch.cat(features))
-
-
-class Journal:
-    """metrics.jsonl and TensorBoard events beside the snapshot."""
-
-    def __init__(self, folder: Path, epochs_done: int = 0) -> None:
-        self.folder = folder
-        self.epochs_done = epochs_done
-        self._steps = 0
-
-    def __enter__(self) -> "Journal":
-        from torch.utils.tensorboard import SummaryWriter
-
-        self.folder.mkdir(parents=True, exist_ok=True)
-        file = self.folder / METRICS
-        kept = (
-            file.read_text().splitlines(keepends=True)[: self.epochs_done] if file.exists() else []
-        )
-        self._steps = sum(json.loads(line)["num_steps"] for line in kept)
-        self._lines = file.open("w", encoding="utf-8")
-        self._lines.writelines(kept)
-        self._lines.flush()
-        self._board = SummaryWriter(self.folder, purge_step=self._steps + 1 if kept else None)
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        self._lines.close()
-        self._board.close()
-
-    def step(self, step: Step) -> None:
-        self._steps += 1
-        if self._steps % 10 == 0:  # reading a loss waits for the device
-            self._board.add_scalar("train/loss", step.loss.item(), self._steps)
-
-    def epoch(self, epoch: Epoch, num_steps: int, result: Retrieval, is_best: bool) -> None:
-        line = {
-            **asdict(epoch),
-            "num_steps": num_steps,
-            "validation": result.as_dict(),
-            "best": is_best,
-        }
-        self._lines.write(json.dumps(line) + "\n")
-        self._lines.flush()
-        self._board.add_scalar("train/epoch_loss", epoch.loss, self._steps)
-        self._board.add_scalar("train/learning_rate", epoch.learning_rate, self._steps)
-        self._board.add_scalar("validation/rsum", result.rsum, self._steps)
-        for direction in ("captions", "images"):
-            for name, value in asdict(getattr(result, direction)).items():
-                self._board.add_scalar(f"validation/{direction}/{name}", value, self._steps)
 
 
 def _phase(keys: PhaseKeys, settings: LossKeys) -> Phase:

@@ -1,0 +1,59 @@
+"""What a run writes down: metrics.jsonl and TensorBoard events beside the snapshot."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from vsepp.evaluation.retrieval import Retrieval
+from vsepp.training.loop import Epoch, Step
+
+METRICS = "metrics.jsonl"
+
+
+class Journal:
+    """A line per epoch and a curve per figure; a resumed run goes on where the last one stopped."""
+
+    def __init__(self, folder: Path, epochs_done: int = 0) -> None:
+        self.folder = folder
+        self.epochs_done = epochs_done
+        self._steps = 0
+
+    def __enter__(self) -> "Journal":
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / METRICS
+        kept = (
+            file.read_text().splitlines(keepends=True)[: self.epochs_done] if file.exists() else []
+        )
+        self._steps = sum(json.loads(line)["num_steps"] for line in kept)
+        self._lines = file.open("w", encoding="utf-8")
+        self._lines.writelines(kept)
+        self._lines.flush()
+        self._board = SummaryWriter(self.folder, purge_step=self._steps + 1 if kept else None)
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._lines.close()
+        self._board.close()
+
+    def step(self, step: Step) -> None:
+        self._steps += 1
+        if self._steps % 10 == 0:  # reading a loss waits for the device
+            self._board.add_scalar("train/loss", step.loss.item(), self._steps)
+
+    def epoch(self, epoch: Epoch, num_steps: int, result: Retrieval, is_best: bool) -> None:
+        line = {
+            **asdict(epoch),
+            "num_steps": num_steps,
+            "validation": result.as_dict(),
+            "best": is_best,
+        }
+        self._lines.write(json.dumps(line) + "\n")
+        self._lines.flush()
+        self._board.add_scalar("train/epoch_loss", epoch.loss, self._steps)
+        self._board.add_scalar("train/learning_rate", epoch.learning_rate, self._steps)
+        self._board.add_scalar("validation/rsum", result.rsum, self._steps)
+        for direction in ("captions", "images"):
+            for name, value in asdict(getattr(result, direction)).items():
+                self._board.add_scalar(f"validation/{direction}/{name}", value, self._steps)
