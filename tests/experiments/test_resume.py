@@ -68,6 +68,7 @@ def test_killed_ten_times_it_ends_with_the_same_weights(tmp_path):
     assert [x["loss"] for x in lines["killed"]] == [x["loss"] for x in lines["whole"]]
     assert not (tmp_path / "killed" / "resume.state").exists()
     assert (tmp_path / "killed" / "image.onnx").exists()
+    assert not list((tmp_path / "killed").glob(".*"))  # no draft of a killed process is left
 
 
 def test_what_cannot_be_resumed_is_said(world, tmp_path, monkeypatch):

@@ -54,9 +54,6 @@ class Pictures:
         self._kept: dict[int, Image.Image] = {}
         self._keeping = Lock()  # several threads ask for pictures
 
-    def __len__(self) -> int:
-        return len(self.items)
-
     def center(self, index: int) -> Pixels:
         return center_crop(self._resized(index), self.size)
 

@@ -1,7 +1,6 @@
 """A trained model as a folder: weights for training, ONNX graphs for use, nothing pickled."""
 
 import json
-import os
 import shutil
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -35,7 +34,7 @@ class Snapshot:
         All is written to a draft first: what was there stays good until the draft is complete.
         """
         folder = Path(folder)
-        draft = folder / f".draft-{os.getpid()}"
+        draft = folder / ".draft"  # one name: what a killed run left is cleared by the next
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         try:

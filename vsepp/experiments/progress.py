@@ -16,12 +16,14 @@ REFRESH = 0.5  # seconds between two looks at the loss, each of which waits for 
 class TrainingProgress:
     """pairs/s, loss, best recall sum and time left, on standard error."""
 
-    def __init__(self, name: str, num_epochs: int, num_pairs: int) -> None:
+    def __init__(
+        self, name: str, num_epochs: int, num_pairs: int, epochs_done: int = 0, best: float = 0.0
+    ) -> None:
         self.name = name
         self.num_epochs = num_epochs
-        self.total = num_epochs * num_pairs
+        self.total = (num_epochs - epochs_done) * num_pairs  # of this process, not of earlier ones
         self.console = Console(file=sys.stderr)
-        self.best = 0.0
+        self.best = best
         self._started = self._looked = time.perf_counter()
         self._pairs = 0
         self._bar = Progress(

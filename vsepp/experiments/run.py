@@ -81,7 +81,13 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
     try:
         with (
             Journal(into, batches.epoch) as journal,
-            TrainingProgress(recipe.name, num_epochs, len(learned)) as progress,
+            TrainingProgress(
+                recipe.name,
+                num_epochs,
+                len(learned),
+                batches.epoch,
+                best.validation.rsum if best else 0.0,
+            ) as progress,
         ):
             for event in events:
                 if isinstance(event, Step):
