@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Architecture": "vsepp.encoders.joint",
+    "Architecture": "vsepp.encoders.architecture",
     "Batch": "vsepp.data.batches",
     "CaptionedImage": "vsepp.data.captioned",
     "Embedder": "vsepp.search.embedder",
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from vsepp.data.captioned import CaptionedImage
     from vsepp.data.collections import open_data
     from vsepp.data.tokens import Vocabulary
-    from vsepp.encoders.joint import Architecture, JointEmbedding
+    from vsepp.encoders.architecture import Architecture
+    from vsepp.encoders.joint import JointEmbedding
     from vsepp.encoders.snapshot import Snapshot
     from vsepp.equations.losses import max_of_hinges, sum_of_hinges
     from vsepp.equations.ranking import Recall, ranks

@@ -32,7 +32,10 @@ def test_a_recipe_from_a_file(tmp_path):
         ("batch_size=1.5", "batch_size takes a whole number, not 1.5"),
         ("model.finetune=1", "model.finetune takes true or false, not 1"),
         ("model.backbone=5", "model.backbone takes text, not 5"),
-        ("data.crop=corner", "data.crop takes center or random, not 'corner'"),
+        (
+            "data.crop=corner",
+            "data.crop takes center or ten or random or random_resized, not 'corner'",
+        ),
         ("phases.9.epochs=1", "9 is not an item; there are 0 to 2"),
         ("phases=3", "phases takes a list, not 3"),
         ("loss=3", "loss takes keys, not 3"),

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from PIL import Image
 
@@ -34,6 +34,8 @@ class CaptionedImages:
 
     name: str  # what it was taken for, in words
     items: Sequence[CaptionedImage]
+    left_out: Sequence[str] = ()  # a sentence for each row, picture or caption that cannot be used
+    origin: dict[str, Any] | None = None  # the net that made its features, where that is known
 
     def split(self, name: str) -> list[CaptionedImage]:
         """The pictures of one split, in the collection's order."""

@@ -12,6 +12,7 @@ import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
+from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.caption import CaptionEncoder
 from vsepp.encoders.image import EPSILON, ImageEncoder
 
@@ -19,11 +20,14 @@ OPSET = 18
 SMALL = 256  # bytes; what is smaller stays inside the graph
 
 
-def export_images(encoder: ImageEncoder, size: int, weights: Path) -> None:
-    """image.onnx: images uint8 (M, 3, S, S) -> vectors float32 (M, D)."""
+def export_images(encoder: ImageEncoder, plan: Architecture, weights: Path) -> None:
+    """image.onnx: images uint8 (M, 3, S, S) -> vectors float32 (M, D).
+
+    A model of ten crops takes (M, 10, 3, S, S), one of features float32 (M, D_phi).
+    """
     was_training = encoder.training
     device = next(encoder.parameters()).device
-    example = torch.zeros(2, 3, size, size, dtype=torch.uint8)
+    example = _example(encoder, plan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
@@ -40,6 +44,13 @@ def export_images(encoder: ImageEncoder, size: int, weights: Path) -> None:
     encoder.to(device).train(was_training)
     assert program is not None  # export() returns None only in its older form
     _save(program.model_proto, weights, "image.onnx")
+
+
+def _example(encoder: ImageEncoder, plan: Architecture) -> torch.Tensor:
+    if plan.takes_features:
+        return torch.zeros(2, encoder.backbone.num_features)
+    crops = (plan.crops,) if plan.crops > 1 else ()
+    return torch.zeros(2, *crops, 3, plan.size, plan.size, dtype=torch.uint8)
 
 
 def export_captions(encoder: CaptionEncoder, weights: Path) -> None:

@@ -48,13 +48,13 @@ class ImageEncoder(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """phi(i)."""
-        # images (M, 3, S, S) -> features (M, D_phi)
+        # images (M, 3, S, S) or (M, K, 3, S, S) -> features (M, D_phi)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.finetune):
             features: Tensor = self.backbone(images)
         return features
 
     def forward(self, images: Tensor) -> Tensor:
-        # images (M, 3, S, S), or features (M, D_phi) that were made before -> vectors (M, D)
+        # images (M, 3, S, S) or (M, K, 3, S, S), or features (M, D_phi) made before -> vectors (M, D)
         features = images if images.dim() == 2 else self.features(images)
         if self.normalize_features:
             features = normalized(features)

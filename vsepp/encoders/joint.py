@@ -1,11 +1,11 @@
 """Two encoders, one space, one similarity (Sec. 2.1)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from vsepp.data.batches import Batch
+from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.backbones import backbone
 from vsepp.encoders.caption import CaptionEncoder
 from vsepp.encoders.image import ImageEncoder
@@ -13,23 +13,6 @@ from vsepp.equations.similarity import SIMILARITIES, inner_product
 from vsepp.errors import WrongRequest
 
 Similarity = Callable[[Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """All that is needed to build the same net again, without its training data."""
-
-    num_words: int
-    backbone: str = "small"
-    size: int = 224  # of the crop that the net sees
-    resize: int = 256  # the short side of the picture that it is cut from
-    dim: int = 1024
-    word_dim: int = 300
-    similarity: str = "inner_product"
-    normalize_images: bool = True
-    normalize_features: bool = True
-    project_captions: bool = False
-    absolute: bool = False
 
 
 class JointEmbedding(nn.Module):
@@ -75,7 +58,7 @@ class JointEmbedding(nn.Module):
         )
 
     def embed_images(self, images: Tensor) -> Tensor:
-        # images (M, 3, S, S) or features (M, D_phi) -> vectors (M, D)
+        # images (M, 3, S, S) or (M, K, 3, S, S), or features (M, D_phi) -> vectors (M, D)
         vectors: Tensor = self.image_encoder(images)
         return vectors
 

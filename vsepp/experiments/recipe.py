@@ -10,6 +10,9 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
+from vsepp.data.pictures import RANDOM_CROPS, Crop
+from vsepp.data.troubles import OnError
+from vsepp.encoders.architecture import Design
 from vsepp.errors import WrongRequest
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -20,24 +23,15 @@ T = TypeVar("T")
 class DataKeys:
     train: tuple[str, ...] = ("train",)  # splits to learn from
     validate: str = "val"  # the split that picks the snapshot
-    crop: Literal["center", "random"] = "random"  # of training pictures
+    crop: Crop = "random_resized"  # of training pictures
     min_count: int = 4  # words that are rarer are unknown
+    on_error: OnError = "stop"  # or leave out what cannot be used, and count it
 
 
 @dataclass(frozen=True)
-class ModelKeys:
-    backbone: str = "small"
+class ModelKeys(Design):
     weights: str = "none"  # none, timm (downloads) or a file
     finetune: bool = False  # train the backbone, too
-    size: int = 224  # of the crop that the net sees
-    resize: int = 256  # the short side of the picture that it is cut from
-    dim: int = 1024
-    word_dim: int = 300
-    similarity: str = "inner_product"
-    normalize_images: bool = True
-    normalize_features: bool = True
-    project_captions: bool = False
-    absolute: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,14 +81,24 @@ class Recipe:
         except tomllib.TOMLDecodeError as error:
             raise WrongRequest(f"{file} is not TOML: {error}.") from error
         content.setdefault("name", file.stem)
-        for change in changes:
-            _apply(content, change)
-        recipe = _read(cls, content, "")
+        recipe = read_keys(cls, changes, content)
         _check(recipe)
         return recipe
 
+    @property
+    def crops_at_random(self) -> bool:
+        return self.data.crop in RANDOM_CROPS
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def read_keys(kind: type[T], changes: Iterable[str], content: dict[str, Any] | None = None) -> T:
+    """A dataclass of keys from a table and `--set` changes to it."""
+    content = {} if content is None else content
+    for change in changes:
+        _apply(content, change)
+    return _read(kind, content, "")
 
 
 def _check(recipe: Recipe) -> None:
@@ -110,6 +114,14 @@ def _check(recipe: Recipe) -> None:
         (
             recipe.model.size <= recipe.model.resize,
             "model.size is larger than model.resize, the picture that the crop is cut from.",
+        ),
+        (
+            recipe.data.crop != "ten" or not recipe.model.finetune,
+            "Ten crops are for a net that is not trained: set model.finetune=false.",
+        ),
+        (
+            recipe.model.backbone != "features" or not recipe.model.finetune,
+            "The net behind features cannot be trained: set model.finetune=false.",
         ),
         (
             recipe.model.backbone != "small" or recipe.model.finetune,
