@@ -31,7 +31,16 @@ def test_help_names_the_verbs_without_torch():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for verb in ("demo", "train", "evaluate", "data", "precompute", "embed"):
+    for verb in (
+        "demo",
+        "train",
+        "evaluate",
+        "reproduce",
+        "recipes",
+        "data",
+        "precompute",
+        "embed",
+    ):
         assert verb in done.stdout
 
 
@@ -90,6 +99,18 @@ def test_embedding_imports_no_torch(snapshot_folder, tmp_path):
     assert np.load(tmp_path / "q.npy").shape == (1, 32)
 
 
+def test_recipes_lists_the_papers_rows():
+    rows = json.loads(vsepp("recipes", "--json").stdout)
+    assert len(rows) == 28
+    for row in rows:
+        assert set(row) == {"row", "name", "needs", "protocol", "expect"}
+        for side in ("captions", "images"):
+            assert set(row["expect"][side]) == {"r1", "r5", "r10", "median_rank"}
+    said = vsepp("recipes").stdout
+    assert "1.11  VSE++ (ResNet, FT), RC+rV" in said
+    assert "default" in said
+
+
 def test_data_says_what_it_sees(photo_folder):
     said = vsepp("data", photo_folder).stdout
     assert "captions.csv" in said
@@ -141,6 +162,8 @@ def test_what_is_left_out_of_a_training_is_counted(photo_folder, tmp_path):
         (["evaluate", ".", "--data", "shapes:64"], "not a snapshot"),
         (["embed", ".", "--into", "x.npy"], "either --images DIR or --captions FILE"),
         (["train", "default"], "Missing option"),
+        (["train", "1.14", "--data", "shapes:64", "--into", "x"], "Take vsepp reproduce 1.14"),
+        (["reproduce", "9.9", "--data", "shapes:64"], "There is no recipe '9.9'"),
     ],
 )
 def test_a_wrong_request_ends_with_two_and_a_reason(arguments, message, tmp_path):

@@ -30,6 +30,7 @@ _HOMES = {
     "open_data": "vsepp.data.collections",
     "order_similarity": "vsepp.equations.similarity",
     "ranks": "vsepp.equations.ranking",
+    "reproduce": "vsepp.experiments.reproduce",
     "sum_of_hinges": "vsepp.equations.losses",
     "train": "vsepp.training.loop",
 }
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from vsepp.equations.similarity import inner_product, order_similarity
     from vsepp.evaluation.retrieval import Retrieval, evaluate
     from vsepp.experiments.recipe import Recipe
+    from vsepp.experiments.reproduce import reproduce
     from vsepp.search.embedder import Embedder, load
     from vsepp.training.loop import Epoch, Phase, train
 

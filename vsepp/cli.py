@@ -94,6 +94,8 @@ def train(
     from vsepp.experiments.run import run
 
     chosen = Recipe.load(recipe, changes or ())
+    if chosen.seeds > 1 or chosen.model_of:
+        raise WrongRequest(f"vsepp train makes one model. Take vsepp reproduce {recipe}.")
     collection = open_checked(data, chosen.data.on_error)
     _say(f"Taken for {collection.name}.")
     try:
@@ -118,9 +120,9 @@ def evaluate(
 ) -> None:
     """R@K of a snapshot, in the paper's columns."""
     from vsepp.evaluation.report import text
+    from vsepp.experiments.keys import read_keys
     from vsepp.experiments.measure import measure
     from vsepp.experiments.opening import UseKeys, summary
-    from vsepp.experiments.recipe import read_keys
 
     on_error = read_keys(UseKeys, changes or ()).data.on_error
     result, left_out = measure(snapshot, data, split, protocol, on_error)
@@ -130,6 +132,29 @@ def evaluate(
         print(json.dumps(result.as_dict()))
     else:
         print(text([(snapshot.name, result)]))
+
+
+@verb
+def reproduce(
+    row: Annotated[str, typer.Argument(help="A row of the paper such as 1.11, or table:2.")],
+    data: Data,
+    into: Annotated[Path, typer.Option(help="Where runs and result files go.")] = Path("runs"),
+    changes: Changes = None,
+    as_json: Json = False,
+) -> None:
+    """Train what a row of the paper needs, measure it, and set it beside the printed one."""
+    from vsepp.experiments.reproduce import reproduce as reproduce_row
+
+    report = reproduce_row(row, data, into, changes or ())
+    print(json.dumps(report.as_dict()) if as_json else report.text())
+
+
+@verb
+def recipes(as_json: Json = False) -> None:
+    """The recipes: our own, and the rows of the paper that its authors trained."""
+    from vsepp.experiments.catalogue import paper_rows, text
+
+    print(json.dumps(paper_rows()) if as_json else text())
 
 
 @verb
@@ -153,9 +178,9 @@ def precompute(
     changes: Changes = None,
 ) -> None:
     """Features of a frozen net, once and for all: train on them in minutes."""
+    from vsepp.experiments.keys import read_keys
     from vsepp.experiments.opening import open_checked, summary
     from vsepp.experiments.precompute import PrecomputeKeys, precompute
-    from vsepp.experiments.recipe import read_keys
 
     keys = read_keys(PrecomputeKeys, changes or ())
     collection = open_checked(data, keys.data.on_error)

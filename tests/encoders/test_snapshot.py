@@ -69,8 +69,16 @@ def test_onnx_and_torch_agree(snapshot_folder):
         {"backbone": "tf_efficientnet_lite0", "size": 96, "resize": 112},
         {"backbone": "vgg11", "size": 64, "resize": 64, "dim": 8},
         {"backbone": "small", "crops": 10, "square": True},
+        {"backbone": "small", "caption_encoder": "bag"},
     ],
-    ids=["image norm kept", "absolute, with W_g", "EfficientNet", "VGG", "ten crops, squeezed"],
+    ids=[
+        "image norm kept",
+        "absolute, with W_g",
+        "EfficientNet",
+        "VGG",
+        "ten crops, squeezed",
+        "bag of words",
+    ],
 )
 def test_onnx_and_torch_agree_for_every_kind_of_model(keys, tmp_path):
     vocabulary = Vocabulary.learn(TEXTS[:2])

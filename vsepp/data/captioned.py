@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -47,6 +47,13 @@ class CaptionedImages:
                 "name others: --split for evaluate, --set data.train and data.validate for train."
             )
         return chosen
+
+    def with_captions(self, number: int) -> "CaptionedImages":
+        """The first `number` captions of every picture; 0: all."""
+        if not number:
+            return self
+        items = [replace(item, captions=item.captions[:number]) for item in self.items]
+        return replace(self, items=items)
 
     @property
     def splits(self) -> dict[str, tuple[int, int]]:

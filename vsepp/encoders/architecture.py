@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vsepp.data.pictures import View
 from vsepp.errors import WrongRequest
@@ -23,6 +23,7 @@ class Design:
     square: bool = False  # squeeze the whole picture into resize x resize instead
     dim: int = 1024
     word_dim: int = 300
+    caption_encoder: Literal["gru", "bag"] = "gru"  # of the words one after another, or their mean
     similarity: str = "inner_product"
     normalize_images: bool = True
     normalize_features: bool = True

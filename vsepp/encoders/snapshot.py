@@ -16,6 +16,7 @@ from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 
 WEIGHTS, WORDS, CARD = "model.safetensors", "tokenizer.json", "README.md"
+CAPTIONS_BY = {"gru": "a GRU", "bag": "a bag of words"}
 GRAPHS = ("image.onnx", "caption.onnx")
 
 
@@ -88,7 +89,7 @@ class Snapshot:
         notes = "\n".join(f"- {name}: {value}" for name, value in self.notes.items())
         return (
             f"# A joint space of pictures and captions\n\n"
-            f"`{plan.backbone}` and a GRU, {plan.dim} dimensions, {plan.num_words} words, "
+            f"`{plan.backbone}` and {CAPTIONS_BY[plan.caption_encoder]}, {plan.dim} dimensions, {plan.num_words} words, "
             f"compared by `{plan.similarity}`.\n\n{notes}\n\n"
             "- `model.safetensors`, `config.json`: the weights, for `vsepp.Snapshot.load`\n"
             "- `image.onnx`, `caption.onnx`, `tokenizer.json`: the same model for `vsepp.load`, "

@@ -73,7 +73,7 @@ class Keeper:
 
     def add_graphs(self) -> None:
         """They take seconds to make, so only the snapshot that is kept gets them."""
-        if self.best is not None:
+        if self.best is not None and self.recipe.graphs:
             Snapshot.load(self.into).save(self.into)
 
     def what_is_left(self) -> str:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from vsepp.data.batches import Pairs
+from vsepp.data.captioned import CaptionedImages
 from vsepp.data.troubles import OnError
 from vsepp.devices import best_device, prepare
 from vsepp.encoders.snapshot import Snapshot
@@ -21,9 +22,16 @@ def measure(
     """Load the snapshot, embed the split once, and rank; also what was left out of the split."""
     snapshot = Snapshot.load(folder)
     data = open_checked(where, on_error, [split])
+    return measure_on(snapshot, data, split, protocol), list(data.left_out)
+
+
+def measure_on(
+    snapshot: Snapshot, data: CaptionedImages, split: str = "test", protocol: str = "full"
+) -> Retrieval:
     check_that_features_fit(snapshot.architecture, snapshot.model, data)
     device = best_device()
     prepare(device)
     # every picture is seen once: none needs to be kept
-    pairs = Pairs(data.items, snapshot.vocabulary, snapshot.architecture.view, memory=0)
-    return evaluate(snapshot.model.to(device), pairs, protocol), list(data.left_out)
+    items = data.split(split)
+    pairs = Pairs(items, snapshot.vocabulary, snapshot.architecture.view, memory=0)
+    return evaluate(snapshot.model.to(device), pairs, protocol)

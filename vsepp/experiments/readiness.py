@@ -8,7 +8,7 @@ from vsepp.data.captioned import CaptionedImages
 from vsepp.data.collections import open_data
 from vsepp.data.features import FeatureRow
 from vsepp.experiments.opening import look_at, summary
-from vsepp.experiments.recipe import RECIPES, Recipe
+from vsepp.experiments.recipe import Recipe, all_recipes
 
 HOW_TO_GET = {
     "restval": "COCO's: Karpathy's dataset_coco.json or coco_restval_ids.npy has it",
@@ -62,12 +62,10 @@ def describe(where: str) -> Description:
     return Description(data.name, data.splits, data.left_out, needs)
 
 
-def all_recipes() -> list[Recipe]:
-    return [Recipe.load(file.stem) for file in sorted(RECIPES.glob("*.toml"))]
-
-
 def missing(recipe: Recipe, data: CaptionedImages) -> list[str]:
     """What stands between a recipe and this collection; nothing where it can be trained at once."""
+    if recipe.model_of:
+        return missing(Recipe.load(recipe.model_of), data)
     found = []
     for split in (*recipe.data.train, recipe.data.validate):
         if split not in data.splits:

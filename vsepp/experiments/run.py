@@ -13,6 +13,7 @@ from vsepp.devices import best_device, prepare
 from vsepp.equations.losses import LOSSES
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.evaluation.retrieval import Retrieval, embed
+from vsepp.experiments.closed_form import solve
 from vsepp.experiments.health import HealthCheck
 from vsepp.experiments.journal import Journal
 from vsepp.experiments.keeper import Keeper, Run, has_something_to_resume
@@ -28,6 +29,8 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
     With `resume`, a run that was killed goes on after its last whole epoch and ends with the very
     weights that it would have had.
     """
+    if recipe.method == "correlation":
+        return solve(recipe, data, into)
     phases = [_phase(keys, recipe.loss) for keys in recipe.phases]
     resumes = has_something_to_resume(into, resume)
     torch.manual_seed(recipe.seed)

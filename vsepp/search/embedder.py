@@ -29,8 +29,8 @@ class Embedder:
         graphs = [self.folder / name for name in ("image.onnx", "caption.onnx")]
         if not all(graph.is_file() for graph in graphs):
             raise WrongRequest(
-                f"{self.folder} has no ONNX graphs: its training has not ended. "
-                "Go on with `vsepp train ... --resume`."
+                f"{self.folder} has no ONNX graphs: its training has not ended (go on with --resume), "
+                "or was told to make none (graphs=false). Snapshot.load(folder).save(folder) adds them."
             )
         self.vocabulary = Vocabulary.load(self.folder / "tokenizer.json")
         self._image, self._caption = (onnxruntime.InferenceSession(str(graph)) for graph in graphs)
