@@ -6,8 +6,8 @@ annotations/coco_train_ids.npy, coco_restval_ids.npy, coco_dev_ids.npy, coco_tes
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,10 +28,26 @@ HOW_TO_GET_SPLITS = (
 )
 
 
-@dataclass(frozen=True)
-class Caption:
+class Caption(NamedTuple):
     text: str
-    picture: Path
+    year: str  # the folder of its picture, and the picture's name there
+    name: str
+
+
+class Chosen(NamedTuple):
+    """A caption that a split has, and where that is written."""
+
+    split: str
+    source: Path
+    row: int | str
+    number: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.source}, row {self.row}"
+            if isinstance(self.row, int)
+            else f"{self.source}, {self.row}"
+        )
 
 
 def recognises(path: Path) -> bool:
@@ -40,24 +56,27 @@ def recognises(path: Path) -> bool:
 
 def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
     captions = dict(pair for year in YEARS for pair in _captions(path, year, troubles))
-    ids, source = _ids_of_splits(path, troubles)
-    present = {path / "images" / year: _names(path / "images" / year) for year in YEARS}
-    texts: dict[Path, list[str]] = {}
-    splits: dict[Path, str] = {}
-    for split, where, number in ids:
-        caption = captions.get(number)
+    chosen, source = _chosen(path, troubles)
+    present = {year: _names(path / "images" / year) for year in YEARS}
+    texts: dict[tuple[str, str], list[str]] = {}
+    splits: dict[str, str] = {}
+    for where in chosen:
+        caption = captions.get(where.number)
         if caption is None:
-            troubles.report(where, f"there is no caption {number} in {path / ANNOTATIONS}.")
-        elif caption.picture.name not in present[caption.picture.parent]:
-            troubles.report(
-                where, f"{caption.picture}, the picture of caption {number}, is missing."
-            )
-        elif splits.setdefault(caption.picture, split) != split:
-            other = splits[caption.picture]
-            troubles.report(where, f"{caption.picture.name} is in {split} and in {other}.")
+            troubles.report(where, f"there is no caption {where.number} in {path / ANNOTATIONS}.")
+            continue
+        _, year, name = caption
+        if name not in present[year]:
+            missing = path / "images" / year / name
+            troubles.report(where, f"{missing}, the picture of caption {where.number}, is missing.")
+        elif splits.setdefault(name, where.split) != where.split:
+            troubles.report(where, f"{name} is in {where.split} and in {splits[name]}.")
         else:
-            texts.setdefault(caption.picture, []).append(caption.text)
-    items = [CaptionedImage(p.name, p, tuple(found), splits[p]) for p, found in texts.items()]
+            texts.setdefault((year, name), []).append(caption.text)
+    items = [
+        CaptionedImage(name, path / "images" / year / name, tuple(found), splits[name])
+        for (year, name), found in texts.items()
+    ]
     if not items:
         raise WrongRequest(f"{path} has no pictures that can be used. {HOW_TO_GET_SPLITS}")
     return CaptionedImages(f"{path} (COCO 2014, split by {source})", items, troubles.left_out)
@@ -81,11 +100,11 @@ def _captions(root: Path, year: str, troubles: Troubles) -> Iterator[tuple[int, 
         elif not text:
             troubles.report(f"{table}, caption {number}", "is empty.")
         else:
-            yield number, Caption(text, root / "images" / year / names[image])
+            yield number, Caption(text, year, names[image])
 
 
-def _ids_of_splits(root: Path, troubles: Troubles) -> tuple[list[tuple[str, str, int]], str]:
-    """Split, place and id of each caption in its order, and where they were found."""
+def _chosen(root: Path, troubles: Troubles) -> tuple[list[Chosen], str]:
+    """The captions of all splits in their order, and what says so."""
     arrays = [root / ANNOTATIONS / f"coco_{split}_ids.npy" for split in SPLITS]
     found = [file for file in arrays if file.is_file()]
     if found:
@@ -96,7 +115,7 @@ def _ids_of_splits(root: Path, troubles: Troubles) -> tuple[list[tuple[str, str,
     raise WrongRequest(f"{root} is COCO 2014 without splits. {HOW_TO_GET_SPLITS}")
 
 
-def _from_array(file: Path, troubles: Troubles) -> Iterator[tuple[str, str, int]]:
+def _from_array(file: Path, troubles: Troubles) -> Iterator[Chosen]:
     split = split_named(file.name.split("_")[1])
     try:
         ids = np.load(file, allow_pickle=False)
@@ -112,16 +131,16 @@ def _from_array(file: Path, troubles: Troubles) -> Iterator[tuple[str, str, int]
             troubles.report(f"{file}, row {row}", f"the id {number} is there twice.")
         else:
             seen.add(number)
-            yield split, f"{file}, row {row}", number
+            yield Chosen(split, file, row, number)
 
 
-def _from_karpathy(table: Path, troubles: Troubles) -> Iterator[tuple[str, str, int]]:
+def _from_karpathy(table: Path, troubles: Troubles) -> Iterator[Chosen]:
     for entry in karpathy.read_entries(table, troubles):
+        split = split_named(entry["split"])
         for sentence in entry["sentences"][:CAPTIONS_EACH]:
             if not isinstance(sentence.get("sentid"), int):
                 raise WrongRequest(f"{table} has no COCO ids (sentid) at {entry['filename']}.")
-            where = f"{table}, {entry['filename']}"
-            yield split_named(entry["split"]), where, sentence["sentid"]
+            yield Chosen(split, table, entry["filename"], sentence["sentid"])
 
 
 def _names(folder: Path) -> set[str]:

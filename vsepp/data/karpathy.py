@@ -23,17 +23,18 @@ def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
         raise WrongRequest(f"{table} names no pictures that can be used.")
     folders = {place: _folder(table, place, entries) for place in {_place(e) for e in entries}}
     present = {place: {file.name for file in folder.iterdir()} for place, folder in folders.items()}
-    items: dict[Path, CaptionedImage] = {}
+    items: dict[tuple[str, str], CaptionedImage] = {}
     for entry in entries:
-        name, folder = entry["filename"], folders[_place(entry)]
-        if name not in present[_place(entry)]:
-            troubles.report(table, f"names {shortened(name)}, which is not in {folder}.")
-        elif folder / name in items:
+        name, place = entry["filename"], _place(entry)
+        if name not in present[place]:
+            troubles.report(table, f"names {shortened(name)}, which is not in {folders[place]}.")
+        elif (place, name) in items:
             troubles.report(table, f"names {name} twice. A picture has one entry and one split.")
         else:
             captions = tuple(sentence["raw"].strip() for sentence in entry["sentences"])
             split = split_named(entry["split"])
-            items[folder / name] = CaptionedImage(name, folder / name, captions, split)
+            file = folders[place] / name
+            items[place, name] = CaptionedImage(name, file, captions, split)
     return CaptionedImages(f"{table} (Karpathy's JSON)", list(items.values()), troubles.left_out)
 
 
@@ -56,8 +57,9 @@ def read_entries(table: Path, troubles: Troubles) -> Iterator[dict[str, Any]]:
         if len(said) < len(entry["sentences"]):
             name = entry["filename"]
             troubles.report(f"{table}, image {number}", f"{name} has an empty caption.")
+            entry["sentences"] = said
         if said:
-            yield entry | {"sentences": said}
+            yield entry
 
 
 def _complaint(entry: Any) -> str | None:
@@ -65,7 +67,7 @@ def _complaint(entry: Any) -> str | None:
         texts = [entry["filename"], entry["split"], *(s["raw"] for s in entry["sentences"])]
     except (KeyError, TypeError) as error:
         return f"expected filename, split and sentences with raw; {error!r} was met."
-    if not all(isinstance(text, str) and is_unicode(text) for text in texts):
+    if not all(isinstance(text, str) for text in texts) or not is_unicode("".join(texts)):
         return "filename, split and raw must be texts."
     if len(texts) == 2:
         return f"{shortened(texts[0])} has no captions. Give it some, or delete its entry."
