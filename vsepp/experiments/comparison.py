@@ -59,7 +59,7 @@ class Reproduced:
     def notes(self) -> list[str]:
         """What a reader must know before comparing."""
         num_images = self.results[0].num_images
-        wanted = MEASURED_ON[self.recipe.protocol]
+        wanted = MEASURED_ON[Recipe.of_row(self.recipe.row).protocol]
         if num_images == wanted:
             return []
         return [f"Measured on {num_images:,} images; the paper's row on {wanted:,}."]
