@@ -31,7 +31,7 @@ def test_help_names_the_verbs_without_torch():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for verb in ("demo", "train", "evaluate", "data", "precompute", "embed"):
+    for verb in ("demo", "train", "evaluate", "data", "precompute", "import", "embed"):
         assert verb in done.stdout
 
 
