@@ -161,6 +161,7 @@ def test_a_small_tensor_cannot_pose_as_a_large_one(tmp_path):
         read_checkpoint(tmp_path / "large.pth.tar")
 
 
+@pytest.mark.slow
 def test_a_program_of_torch_is_refused(tmp_path):
     traced = torch.export.export(Doubled(), (torch.ones(1),))
     torch.export.save(traced, tmp_path / "program.pt2")
@@ -238,6 +239,7 @@ def test_whatever_is_changed_in_a_file_gives_an_answer_or_a_reason(tmp_path_fact
             assert "broken" in str(reason)
 
 
+@pytest.mark.slow
 def test_the_command_line_says_it_without_a_traceback(tmp_path):
     trace = tmp_path / "it_ran"
     (tmp_path / "m.pth").write_bytes(python2_checkpoint(content()))

@@ -122,7 +122,7 @@ def test_a_python_3_checkpoint_gives_the_same_model(is_zip, checkpoint, vocabula
     made["model"][0]["module.fc.bias"] = torch.nn.Parameter(image["fc.bias"])
     made["model"][1]["embed.weight"] = text["embed.weight"].double()
     made["best_rsum"] = np.float64(291.5)
-    made["optimizer"] = {"state": {0: {"step": torch.tensor(3)}}, "param_groups": [{"lr": 2e-4}]}
+    made["optimizer"] = {"state": [torch.tensor(3), torch.zeros(0, 2)], "lr": 2e-4}
     torch.save(made, checkpoint, _use_new_zipfile_serialization=is_zip)
     snapshot = read_release(checkpoint, vocabulary)
     assert snapshot.notes["best_rsum"] == 291.5
