@@ -31,16 +31,8 @@ def test_help_names_the_verbs_without_torch():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for verb in (
-        "demo",
-        "train",
-        "evaluate",
-        "reproduce",
-        "recipes",
-        "data",
-        "precompute",
-        "embed",
-    ):
+    verbs = "demo train evaluate reproduce recipes data precompute import embed"
+    for verb in verbs.split():
         assert verb in done.stdout
 
 

@@ -51,7 +51,7 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
             _complain(f'{error}. To train and evaluate: pip install "vsepp[train]"')
             raise typer.Exit(1) from error
 
-    app.command()(guarded)
+    app.command(function.__name__.rstrip("_"))(guarded)  # import_ is called import
     return guarded
 
 
@@ -190,6 +190,22 @@ def precompute(
     if collection.left_out:
         _say(summary(collection.left_out))
     _say(f"Train on them: vsepp train features --data {into} --into DIR")
+
+
+@verb
+def import_(
+    checkpoint: Annotated[Path, typer.Argument(help="The authors' model_best.pth.tar.")],
+    vocabulary: Annotated[Path, typer.Option(help="Its words: coco_vocab.pkl, or a JSON file.")],
+    into: Annotated[Path, typer.Option(help="Where the snapshot goes.")],
+) -> None:
+    """Make a snapshot of a model that the authors released, without running anything of it."""
+    from vsepp.encoders.released import read_release
+
+    snapshot = read_release(checkpoint, vocabulary)
+    snapshot.save(into)
+    plan = snapshot.architecture
+    _say(f"{plan.backbone}, {plan.dim} dimensions, {plan.num_words:,} words, {plan.similarity}.")
+    _say(f"Measure it: vsepp evaluate {into} --data DATA")
 
 
 @verb
