@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from vsepp.evaluation.behaviour import Behaviour
 from vsepp.evaluation.retrieval import Retrieval
 from vsepp.training.loop import Epoch, Step
 
@@ -42,13 +43,22 @@ class Journal:
         if self._steps % 10 == 0:  # reading a loss waits for the device
             self._board.add_scalar("train/loss", step.loss.item(), self._steps)
 
-    def epoch(self, epoch: Epoch, num_steps: int, result: Retrieval, is_best: bool) -> None:
+    def epoch(
+        self,
+        epoch: Epoch,
+        num_steps: int,
+        result: Retrieval,
+        is_best: bool,
+        behaviour: Behaviour | None = None,
+    ) -> None:
         line = {
             **asdict(epoch),
             "num_steps": num_steps,
             "validation": result.as_dict(),
             "best": is_best,
         }
+        if behaviour is not None:
+            line["behaviour"] = asdict(behaviour)
         self._lines.write(json.dumps(line) + "\n")
         self._lines.flush()
         self._board.add_scalar("train/epoch_loss", epoch.loss, self._steps)
