@@ -17,6 +17,7 @@ from vsepp.evaluation.behaviour import (
     behaviour,
     edges_around,
     histogram,
+    mean_score,
     non_zero_terms,
     pairs_of_different_images,
 )
@@ -105,6 +106,15 @@ def test_histograms_equal_numpys(sixteenths):
 )
 def test_edges_are_powers_of_two(values, edges):
     assert edges_around(torch.tensor(values)) == edges
+
+
+def test_means_of_histograms():
+    assert mean_score([0, 1, 0, 3], (-1, 1)) == pytest.approx((-0.25 + 3 * 0.75) / 4)
+    assert mean_score([0, 0], (-1, 1)) is None
+    scores = torch.rand(1000, generator=torch.Generator().manual_seed(0))
+    assert mean_score(histogram(scores, (-1, 1)), (-1, 1)) == pytest.approx(
+        scores.mean().item(), abs=0.0125
+    )
 
 
 def test_a_broken_model_can_still_be_written_down():

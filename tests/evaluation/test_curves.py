@@ -6,8 +6,9 @@ from PIL import Image
 
 from vsepp.equations.ranking import Recall
 from vsepp.evaluation.behaviour import Behaviour
-from vsepp.evaluation.curves import DPI, WIDTH, LearningCurve, Point, draw_curves
+from vsepp.evaluation.curves import DPI, WIDTH, _without_tails, draw_curves
 from vsepp.evaluation.ink import DARK, LIGHT
+from vsepp.evaluation.learning import LearningCurve, Point
 from vsepp.evaluation.retrieval import Retrieval
 
 
@@ -80,6 +81,20 @@ def test_panels_without_numbers_are_left_out():
 )
 def test_every_shape_of_run_is_drawn(curves):
     assert drawn(curves).std() > 10
+
+
+@pytest.mark.parametrize(
+    ("counts", "shown"),
+    [
+        ([0, 0, 0], range(0)),
+        ([0, 5, 0], range(1, 2)),
+        ([0, 1, 2, 0, 1, 0], range(1, 5)),
+        ([1, 0, 500, 500, 0, 1], range(2, 4)),
+        ([1000], range(1)),
+    ],
+)
+def test_histograms_lose_only_their_thinnest_tails(counts, shown):
+    assert _without_tails(counts) == shown
 
 
 def test_histograms_may_be_empty_or_of_any_width():

@@ -125,6 +125,15 @@ def histogram(scores: Tensor, edges: tuple[float, float], bins: int = BINS) -> l
     return counts
 
 
+def mean_score(counts: Sequence[int], edges: tuple[float, float]) -> float | None:
+    """Of a histogram, to half the width of a bin."""
+    if not sum(counts):
+        return None
+    width = (edges[1] - edges[0]) / len(counts)
+    middles = (edges[0] + width * (place + 0.5) for place in range(len(counts)))
+    return sum(n * x for n, x in zip(counts, middles, strict=True)) / sum(counts)
+
+
 def _negatives(scores: Tensor) -> Tensor:
     """All cells off the diagonals of (B, M, M)."""
     return scores[:, ~torch.eye(scores.shape[1], dtype=torch.bool, device=scores.device)]

@@ -140,7 +140,7 @@ class _Sheet:
         axis = self.figure.add_axes(
             (x / WIDTH, 1 - (y + high) / self.height, wide / WIDTH, high / self.height)
         )
-        axis.imshow(picture, aspect="auto", interpolation="lanczos")
+        axis.imshow(picture, aspect="auto")
         axis.axis("off")
 
     def write(self, left: float, baseline: float, text: str, **style: Any) -> None:

@@ -27,6 +27,7 @@ class Lettering:
 
         wanted = {letter for text in texts for letter in text if not letter.isspace()}
         self.families, self.missing = _fonts_with(wanted)
+        self._common = _letters_of(_file_of(DEFAULT))
         self.dpi = dpi
         self._renderer = RendererAgg(1, 1, dpi)
         self._widths: dict[tuple[str, float, str], float] = {}
@@ -48,7 +49,7 @@ class Lettering:
     def write(self, figure: Any, x: float, y: float, text: str, **style: Any) -> None:
         """One line at fractions of the figure; no letter of it means anything to matplotlib."""
         text = self._drawable(text)
-        figure.text(x, y, text, family=self.families, parse_math=False, **style)
+        figure.text(x, y, text, family=self._families_of(text), parse_math=False, **style)
 
     def _width(self, piece: str, size: float, weight: str) -> float:
         """In inches, as a part of a line."""
@@ -63,9 +64,13 @@ class Lettering:
     def _measured(self, text: str, size: float, weight: str) -> float:
         from matplotlib.font_manager import FontProperties
 
-        font = FontProperties(family=self.families, size=size, weight=weight)
+        font = FontProperties(family=self._families_of(text), size=size, weight=weight)
         dots, _, _ = self._renderer.get_text_width_height_descent(text, font, ismath=False)
         return float(dots) / self.dpi
+
+    def _families_of(self, text: str) -> list[str]:
+        """Only what is needed: other fonts have no bold letters more often than not."""
+        return [DEFAULT] if self._common.issuperset(text) else self.families
 
     def _drawable(self, text: str) -> str:
         """Letters that no font has become boxes; what steers a text and cannot be seen is dropped."""
@@ -115,10 +120,10 @@ def _is_invisible(letter: str) -> bool:
 
 def _fonts_with(letters: set[str]) -> tuple[list[str], set[str]]:
     """The default family and what else of this machine's is needed; the letters that none has."""
-    from matplotlib.font_manager import FontProperties, findfont, fontManager
+    from matplotlib.font_manager import FontProperties, fontManager
 
     families = [DEFAULT]
-    missing = letters - _letters_of(findfont(FontProperties(family=DEFAULT)))
+    missing = letters - _letters_of(_file_of(DEFAULT))
     for file in _installed() if missing else ():
         found = missing & _letters_of(file)
         if found:
@@ -128,6 +133,12 @@ def _fonts_with(letters: set[str]) -> tuple[list[str], set[str]]:
         if not missing:
             break
     return families, missing
+
+
+def _file_of(family: str) -> str:
+    from matplotlib.font_manager import FontProperties, findfont
+
+    return str(findfont(FontProperties(family=family)))
 
 
 def _installed() -> list[str]:

@@ -8,17 +8,18 @@ from html import escape
 from PIL import Image
 
 from vsepp.evaluation.cards import Card, Entry
-from vsepp.evaluation.curves import LearningCurve
 from vsepp.evaluation.ink import DARK, LIGHT, Ink
+from vsepp.evaluation.learning import LearningCurve
 
 STYLE = """
 body { margin: 2rem auto; max-width: 75rem; padding: 0 1rem; background: var(--paper);
   color: var(--text); font: 1rem/1.45 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; margin-bottom: .2rem; }
 .remark, figcaption, summary { color: var(--quiet); }
-.cards { display: grid; gap: 1.5rem; grid-template-columns: repeat(auto-fill, minmax(15rem, 1fr)); }
+.cards { display: grid; gap: 1.5rem;
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, var(--card)), 1fr)); }
 .card { border: 1px solid var(--faint); border-radius: .5rem; padding: .75rem; }
-.pictures { display: flex; gap: .5rem; align-items: end; }
+.pictures { display: flex; gap: .5rem; align-items: start; }
 .pictures figure { flex: 1; margin: 0; min-width: 0; }
 .pictures img { display: block; margin: auto; max-width: 100%; max-height: 16rem; }
 figcaption { font-size: .8rem; }
@@ -36,7 +37,9 @@ TERMS = ("non-zero terms", "of the hardest")
 
 def cards_page(cards: Sequence[Card], title: str, remark: str) -> str:
     """A card per example, with all that the drawing has no room for."""
-    return _page(title, remark, f'<div class="cards">\n{"".join(map(_card, cards))}</div>')
+    width = 10 + 5 * max(len(card.pictures) for card in cards)  # of a card, at least
+    body = f'<div class="cards" style="--card: {width}rem">\n{"".join(map(_card, cards))}</div>'
+    return _page(title, remark, body)
 
 
 def curves_page(

@@ -19,9 +19,10 @@ from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.behaviour import pairs_of_different_images
 from vsepp.evaluation.cards import Card, Entry, Shown, draw_cards
-from vsepp.evaluation.curves import LearningCurve, draw_curves
+from vsepp.evaluation.curves import draw_curves
 from vsepp.evaluation.examples import HardNegatives, Ranked, hard_negatives, ranked
 from vsepp.evaluation.ink import DARK
+from vsepp.evaluation.learning import LearningCurve
 from vsepp.evaluation.pages import cards_page, curves_page
 from vsepp.evaluation.retrieval import embed, embed_captions, embed_images
 from vsepp.experiments.fitting import has_features
