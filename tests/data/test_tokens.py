@@ -23,6 +23,21 @@ def test_rare_words_are_unknown():
 
 
 @pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("A dog runs", []),
+        ("A Zebra runs, and a ZEBRA; sleeps!", ["Zebra", "and", "ZEBRA"]),
+        ("the cafe\u0301 🐕", ["café", "🐕"]),
+        ("dog 狗", ["狗"]),
+        ("(...)", []),
+        ("", []),
+    ],
+)
+def test_unknown_words_are_named_as_they_were_written(text, unknown):
+    assert Vocabulary.learn(CAPTIONS).unknown_words(text) == unknown
+
+
+@pytest.mark.parametrize(
     ("caption", "expected"),
     [
         ("Ein Hund läuft über Straße", ["ein", "hund", "läuft", "über", "straße"]),

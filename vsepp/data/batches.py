@@ -1,27 +1,22 @@
 """Captioned images -> batches of tensors: words are cut once, pictures are decoded ahead."""
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from os import cpu_count
 from threading import Lock
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from vsepp.data.ahead import made_ahead
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.pictures import Pixels, center_crop, open_picture, random_resized_crop, shrink
 from vsepp.data.tokens import Vocabulary
 
 Crop = Literal["center", "random"]
-Task = TypeVar("Task")
-Made = TypeVar("Made")
-AHEAD = 4  # at least so many batches are being made while the model works on one
 IN_MEMORY = 2_000_000_000  # bytes of decoded pictures that are kept; the rest is decoded again
 
 
@@ -167,23 +162,3 @@ def padded(words: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
     matrix = np.zeros((len(words), lengths.max()), dtype=np.int64)
     matrix[np.arange(lengths.max()) < lengths[:, None]] = np.concatenate(words)
     return torch.from_numpy(matrix), torch.from_numpy(lengths)
-
-
-def made_ahead(tasks: Sequence[Task], make: Callable[[Task], Made]) -> Iterator[Made]:
-    """What `make` makes of each task, in order, a few ahead of the reader, in threads.
-
-    Threads are enough: Pillow decodes and resizes outside of Python's lock.
-    """
-    threads = cpu_count() or 1
-    with ThreadPoolExecutor(threads) as pool:
-        pending: deque[Future[Made]] = deque()
-        try:
-            for task in tasks:
-                pending.append(pool.submit(make, task))
-                if len(pending) > max(AHEAD, threads):
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()

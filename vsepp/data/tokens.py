@@ -1,5 +1,6 @@
 """Captions -> word ids, in any language, saved as tokenizer.json."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -35,6 +36,15 @@ class Vocabulary:
         """Word ids from <start> to <end>."""
         return [encoding.ids for encoding in self.tokenizer.encode_batch(list(captions))]
 
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of a text that the model has never seen, as they were written, each once."""
+        text = unicodedata.normalize("NFC", text)  # or a word could be cut before its last accent
+        encoding = self.tokenizer.encode(text, add_special_tokens=False)
+        cut = zip(encoding.tokens, encoding.offsets, strict=True)
+        words = [text[start:end] for token, (start, end) in cut if token == UNKNOWN]
+        # Punctuation is cut off as words of its own; nobody misses it.
+        return [word for word in dict.fromkeys(words) if not all(map(_is_punctuation, word))]
+
     def __len__(self) -> int:
         return int(self.tokenizer.get_vocab_size())
 
@@ -44,6 +54,10 @@ class Vocabulary:
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
         return cls(Tokenizer.from_file(str(path)))
+
+
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character).startswith("P")
 
 
 def _tokenizer(ids: dict[str, int]) -> Tokenizer:
