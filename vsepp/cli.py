@@ -4,6 +4,7 @@ Heavy imports happen inside the verbs, so that `vsepp --help` answers at once.
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -40,6 +41,9 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
         except WrongRequest as error:
             _complain(error)
             raise typer.Exit(2) from error
+        except BrokenPipeError as error:  # the reader has seen enough, such as `| head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from error
         except (WorkFailed, OSError) as error:
             _complain(error)
             raise typer.Exit(1) from error
@@ -85,15 +89,23 @@ def train(
     ] = False,
 ) -> None:
     """Learn a joint space and keep the snapshot with the best recall sum on validation pictures."""
-    from vsepp.data.collections import open_data
+    from vsepp.experiments.opening import open_checked, summary
     from vsepp.experiments.recipe import Recipe
     from vsepp.experiments.run import run
 
     chosen = Recipe.load(recipe, changes or ())
-    collection = open_data(data)
+    if chosen.seeds > 1 or chosen.model_of:
+        raise WrongRequest(f"vsepp train makes one model. Take vsepp reproduce {recipe}.")
+    collection = open_checked(data, chosen.data.on_error)
     _say(f"Taken for {collection.name}.")
-    best = run(chosen, collection, into, resume)
+    try:
+        best = run(chosen, collection, into, resume)
+    except KeyboardInterrupt:
+        _say(f"Interrupted. What has been learned is in {into}; go on from there with --resume.")
+        raise
     _say(f"Best: rsum {best.validation.rsum:.1f} on {chosen.data.validate}, epoch {best.epoch}.")
+    if collection.left_out:
+        _say(summary(collection.left_out))
     _say(f"Measure it: vsepp evaluate {into} --data {data}")
 
 
@@ -103,13 +115,19 @@ def evaluate(
     data: Data,
     split: Annotated[str, typer.Option(help="The split to measure on.")] = "test",
     protocol: Annotated[str, typer.Option(help="full, 1k, 5x1k or 5k.")] = "full",
+    changes: Changes = None,
     as_json: Json = False,
 ) -> None:
     """R@K of a snapshot, in the paper's columns."""
     from vsepp.evaluation.report import text
+    from vsepp.experiments.keys import read_keys
     from vsepp.experiments.measure import measure
+    from vsepp.experiments.opening import UseKeys, summary
 
-    result = measure(snapshot, data, split, protocol)
+    on_error = read_keys(UseKeys, changes or ()).data.on_error
+    result, left_out = measure(snapshot, data, split, protocol, on_error)
+    if left_out:
+        _say(summary(left_out))
     if as_json:
         print(json.dumps(result.as_dict()))
     else:
@@ -117,26 +135,61 @@ def evaluate(
 
 
 @verb
+def reproduce(
+    row: Annotated[str, typer.Argument(help="A row of the paper such as 1.11, or table:2.")],
+    data: Data,
+    into: Annotated[Path, typer.Option(help="Where runs and result files go.")] = Path("runs"),
+    changes: Changes = None,
+    as_json: Json = False,
+) -> None:
+    """Train what a row of the paper needs, measure it, and set it beside the printed one."""
+    from vsepp.experiments.reproduce import reproduce as reproduce_row
+
+    report = reproduce_row(row, data, into, changes or ())
+    print(json.dumps(report.as_dict()) if as_json else report.text())
+
+
+@verb
+def recipes(as_json: Json = False) -> None:
+    """The recipes: our own, and the rows of the paper that its authors trained."""
+    from vsepp.experiments.catalogue import paper_rows, text
+
+    print(json.dumps(paper_rows()) if as_json else text())
+
+
+@verb
 def data(
     path: Annotated[str, typer.Argument(help="A path, or shapes:N for the built-in world.")],
     as_json: Json = False,
 ) -> None:
-    """Say what a path is taken for, and how many pictures and captions each split has."""
-    from vsepp.data.collections import open_data
+    """Say what a path is taken for, what is in it, and what it lacks for which recipe."""
+    from vsepp.experiments.readiness import describe
 
-    collection = open_data(path)
-    if as_json:
-        splits = {n: {"images": i, "captions": c} for n, (i, c) in collection.splits.items()}
-        print(json.dumps({"name": collection.name, "splits": splits}))
-        return
-    print(f"Taken for {collection.name}.")
-    for name, (images, captions) in collection.splits.items():
-        print(f"  {name:<8}{images:>9,} pictures{captions:>10,} captions")
-    missing = [name for name in ("train", "val", "test") if name not in collection.splits]
-    if missing:
-        print(
-            f"No {' and no '.join(missing)} split: training needs train and val, evaluation test."
-        )
+    description = describe(path)
+    print(json.dumps(description.as_dict()) if as_json else description.text())
+
+
+@verb
+def precompute(
+    data: Annotated[str, typer.Argument(help="A path, or shapes:N for the built-in world.")],
+    backbone: Annotated[str, typer.Option(help="The net: any of timm's, such as resnet152.")],
+    into: Annotated[Path, typer.Option(help="Where the features and captions go.")],
+    crops: Annotated[int, typer.Option(help="1: the middle; 10: the mean of ten crops.")] = 1,
+    changes: Changes = None,
+) -> None:
+    """Features of a frozen net, once and for all: train on them in minutes."""
+    from vsepp.experiments.keys import read_keys
+    from vsepp.experiments.opening import open_checked, summary
+    from vsepp.experiments.precompute import PrecomputeKeys, precompute
+
+    keys = read_keys(PrecomputeKeys, changes or ())
+    collection = open_checked(data, keys.data.on_error)
+    _say(f"Taken for {collection.name}.")
+    for split, pictures in precompute(collection, backbone, crops, into, keys.model).items():
+        _say(f"  {split:<8}{pictures:>9,} pictures")
+    if collection.left_out:
+        _say(summary(collection.left_out))
+    _say(f"Train on them: vsepp train features --data {into} --into DIR")
 
 
 @verb

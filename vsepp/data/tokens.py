@@ -49,7 +49,7 @@ class Vocabulary:
         return int(self.tokenizer.get_vocab_size())
 
     def save(self, path: Path) -> None:
-        self.tokenizer.save(str(path))
+        path.write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":

@@ -76,14 +76,14 @@ class Retrieval:
         # Captions of one image side by side, in the order of the images.
         owners, order = owners.sort(stable=True)
         captions = captions[order]
-        folds = _folds(protocol, len(images))
+        parts = folds(protocol, len(images))
         with full_precision():
-            halves = [_fold(images, captions, owners, fold, similarity) for fold in folds]
+            halves = [_fold(images, captions, owners, fold, similarity) for fold in parts]
         return cls(
             Recall.mean([half[0] for half in halves]),
             Recall.mean([half[1] for half in halves]),
             protocol,
-            sum(len(fold) for fold in folds),
+            sum(len(fold) for fold in parts),
             sum(half[2] for half in halves),
         )
 
@@ -91,7 +91,7 @@ class Retrieval:
 @torch.inference_mode()
 def evaluate(model: JointEmbedding, pairs: Pairs, protocol: str = "full") -> Retrieval:
     """Embed every image and every caption once, rank all, and average the protocol's folds."""
-    _folds(protocol, len(pairs.items))  # complain before the work, not after it
+    folds(protocol, len(pairs.items))  # complain before the work, not after it
     images, captions = embed(model, pairs)
     owners = torch.from_numpy(pairs.image_of_caption)
     return Retrieval.from_vectors(images, captions, owners, model.similarity, protocol)
@@ -188,7 +188,8 @@ def _fold(
     return Recall.of(image_ranks), Recall.of(caption_ranks), last - first
 
 
-def _folds(protocol: str, num_images: int) -> list[range]:
+def folds(protocol: str, num_images: int) -> list[range]:
+    """The images of each fold, or why there are too few of them."""
     if protocol not in PROTOCOLS:
         raise WrongRequest(f"There is no protocol {protocol!r}. Known: {', '.join(PROTOCOLS)}.")
     number, size = PROTOCOLS[protocol]
@@ -196,7 +197,7 @@ def _folds(protocol: str, num_images: int) -> list[range]:
     if number * size > num_images:
         raise WrongRequest(
             f"The protocol {protocol} needs {number * size:,} images, and there are {num_images:,}. "
-            "Use --protocol full."
+            "Take the protocol full."
         )
     return [range(fold * size, (fold + 1) * size) for fold in range(number)]
 

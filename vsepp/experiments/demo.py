@@ -62,8 +62,8 @@ def demo(out: Path, seed: int = 0) -> Demo:
 
 def _measure(snapshot: Snapshot, items: list[CaptionedImage]) -> tuple[Retrieval, torch.Tensor]:
     """The result on these scenes, and the scores (N, C) behind it."""
-    plan, model = snapshot.architecture, snapshot.model
-    pairs = Pairs(items, snapshot.vocabulary, plan.size, plan.resize)
+    model = snapshot.model
+    pairs = Pairs(items, snapshot.vocabulary, snapshot.architecture.view)
     images, captions = embed(model, pairs)
     result = Retrieval.from_vectors(images, captions, pairs.image_of_caption, model.similarity)
     return result, model.similarity(images, captions)
