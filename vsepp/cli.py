@@ -28,6 +28,9 @@ Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe: loss.margin=0.1"),
 ]
+Model = Annotated[
+    Path | None, typer.Option(help="A snapshot's folder; default: the collection's own model.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -57,24 +60,32 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
 
 @verb
 def demo(
-    out: Annotated[Path, typer.Option(help="Where models and picture go.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option(help="Where models, scenes and picture go.")] = Path(
+        "runs/demo"
+    ),
     seed: Annotated[int, typer.Option(help="Of the three trainings.")] = 0,
-    no_serve: Annotated[
-        bool,
-        typer.Option("--no-serve", help="End with the table and the picture (it always does)."),
-    ] = False,
+    serve: Annotated[
+        bool | None,
+        typer.Option(
+            "--serve/--no-serve",
+            help="Open the page that searches the held-out scenes; default: in a terminal.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """The whole story on built-in pictures: train three models, compare them, draw what they find."""
+    """The whole story on built-in pictures: train three models, compare them, search with the best."""
     from vsepp.evaluation.report import text
     from vsepp.experiments.demo import demo as run_demo
 
     result = run_demo(out, seed)
     if as_json:
-        print(json.dumps(result.as_dict()))
-        return
-    print(text(list(result.rows.items())))
-    print(f"{result.seconds:.0f} s. What each model retrieved: {result.picture}")
+        print(json.dumps(result.as_dict()), flush=True)
+    else:
+        print(text(list(result.rows.items())))
+        print(f"{result.seconds:.0f} s. What each model retrieved: {result.picture}")
+        print(f"Search the held-out scenes: vsepp serve {result.collection}", flush=True)
+    if sys.stdout.isatty() and not as_json if serve is None else serve:
+        _serve(result.collection, port=0)
 
 
 @verb
@@ -212,6 +223,48 @@ def embed(
     elif captions is not None:
         count = embed_captions_file(embedder, captions, into)
     _say(f"{count:,} vectors of {embedder.dim} dimensions in {into}.")
+
+
+@verb
+def serve(
+    collection: Annotated[Path, typer.Argument(help="A file that vsepp index made.")],
+    host: Annotated[
+        str, typer.Option(help="0.0.0.0 lets other machines in; they need the token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="VSEPP_TOKEN",
+            help="What visitors must know; made up and shown where other machines are let in.",
+        ),
+    ] = None,
+    show: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open", help="Open the page in the browser; default: in a terminal."
+        ),
+    ] = None,
+    model: Model = None,
+) -> None:
+    """Search a collection in the browser, and over REST, until Ctrl-C."""
+    _serve(collection, host, port, token, sys.stdout.isatty() if show is None else show, model)
+
+
+def _serve(
+    collection: Path,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    show: bool = True,
+    model: Path | None = None,
+) -> None:
+    from vsepp.search.collection import Collection
+    from vsepp.search.embedder import load
+    from vsepp.service.serve import serve
+
+    with Collection.open(collection, load(model) if model else None) as photos:
+        serve(photos, host, port, token, show)
 
 
 def _say(text: str) -> None:
