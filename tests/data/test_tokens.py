@@ -17,24 +17,33 @@ def test_by_hand():
     assert vocabulary.encode(["a dog"]) == [[1, 4, 5, 2]]  # the most frequent words come first
 
 
+def test_the_words_are_those_that_were_learned():
+    words = Vocabulary.learn(CAPTIONS).words()
+    assert words[:2] == ["a", "dog"]
+    assert set(words) == {"a", "dog", "runs", ".", "sleeps", "!", "the", "cat"}
+
+
 def test_rare_words_are_unknown():
     vocabulary = Vocabulary.learn(CAPTIONS, min_count=2)
     assert words(vocabulary, "a cat") == ["<start>", "a", "<unk>", "<end>"]
 
 
 @pytest.mark.parametrize(
-    ("text", "unknown"),
+    ("text", "unknown", "knows_some"),
     [
-        ("A dog runs", []),
-        ("A Zebra runs, and a ZEBRA; sleeps!", ["Zebra", "and", "ZEBRA"]),
-        ("the cafe\u0301 🐕", ["café", "🐕"]),
-        ("dog 狗", ["狗"]),
-        ("(...)", []),
-        ("", []),
+        ("A dog runs", [], True),
+        ("A Zebra runs, and a ZEBRA; sleeps!", ["Zebra", "and", "ZEBRA"], True),
+        ("the cafe\u0301 🐕", ["café", "🐕"], True),
+        ("dog 狗", ["狗"], True),
+        ("zebras, everywhere!", ["zebras", "everywhere"], False),
+        ("(...)", [], False),
+        ("", [], False),
     ],
 )
-def test_unknown_words_are_named_as_they_were_written(text, unknown):
-    assert Vocabulary.learn(CAPTIONS).unknown_words(text) == unknown
+def test_unknown_words_are_named_as_they_were_written(text, unknown, knows_some):
+    vocabulary = Vocabulary.learn(CAPTIONS)
+    assert vocabulary.unknown_words(text) == unknown
+    assert vocabulary.knows_some(text) == knows_some
 
 
 @pytest.mark.parametrize(

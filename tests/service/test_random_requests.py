@@ -24,18 +24,23 @@ def test_a_thousand_random_requests_are_answered_as_described(collection):
     schema = schemathesis.openapi.from_dict(create_app(collection).openapi())
     operations = [result.ok() for result in schema.get_all_operations()]
     assert len(operations) == 7
-    each = -(-NUM_REQUESTS // (2 * len(operations)))
+    plan = [
+        (operation, mode)
+        for operation in operations
+        for mode in GenerationMode
+        if mode.is_positive or operation.definition.raw.get("parameters")  # or nothing can be wrong
+    ]
+    each = -(-NUM_REQUESTS // len(plan))
     seen = Counter()
     served = Served(collection)
     try:
-        for operation in operations:
-            for mode in GenerationMode:
-                seen += _asked(served.url, operation, mode, each)
+        for operation, mode in plan:
+            seen += _asked(served.url, operation, mode, each)
     finally:
         served.stop()
     assert sum(seen.values()) >= NUM_REQUESTS
     assert not [status for status in seen if status >= 500]
-    assert {200, 404, 405, 422} <= set(seen)
+    assert {200, 404, 422} <= set(seen)
 
 
 def _asked(url, operation, mode, count):

@@ -6,6 +6,7 @@ pip install "vsepp[usearch]"
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from threading import Lock
+from uuid import uuid4
 from zipfile import BadZipFile
 
 import numpy as np
@@ -39,7 +40,6 @@ class UsearchIndex:
 
     def __init__(self, file: Path, dim: int) -> None:
         self.file = file
-        self.mark = 0
         self._graph = Graph(ndim=dim, metric="ip", dtype="f16")
         self._rows = Rows()
         self._turn = Lock()  # usearch's own threads are enough
@@ -111,30 +111,33 @@ class UsearchIndex:
 
     # ---- the file ---------------------------------------------------------------------------
 
-    def save(self, mark: int) -> None:
-        """The rows name the graph that they belong to: replacing them replaces both at once."""
+    def keys(self) -> list[str]:
         with self._turn:
-            self._graph.save(str(self._graph_file(mark)))
+            return self._rows.keys()
+
+    def save(self) -> None:
+        """The rows name the graph that belongs to them: replacing their file replaces both."""
+        version = uuid4().hex
+        with self._turn:
+            self._graph.save(str(self._graph_file(version)))
             draft = self.file.with_name(f"{self.file.name}.draft")
             with draft.open("wb") as file:
-                np.savez(file, mark=mark, **self._rows.arrays())
+                np.savez(file, version=version, **self._rows.arrays())
             draft.replace(self.file)
-            self.mark = mark
         for other in self.file.parent.iterdir():
-            if other.name.startswith(f"{self.file.name}-") and other != self._graph_file(mark):
+            if other.name.startswith(f"{self.file.name}-") and other != self._graph_file(version):
                 other.unlink(missing_ok=True)
 
     def restore(self) -> None:
         """What was saved; the file is a copy of what the collection holds, and can be made again."""
         try:
             with np.load(self.file) as arrays:
-                self.mark = int(arrays["mark"])
                 self._rows = Rows.of_arrays(arrays)
-            self._graph.load(str(self._graph_file(self.mark)))
+                self._graph.load(str(self._graph_file(str(arrays["version"]))))
         except (OSError, ValueError, KeyError, RuntimeError, BadZipFile) as error:
             raise WorkFailed(
                 f"{self.file} is damaged ({error}). Delete it; the next `vsepp index` makes it anew."
             ) from error
 
-    def _graph_file(self, mark: int) -> Path:
-        return self.file.with_name(f"{self.file.name}-{mark}")
+    def _graph_file(self, version: str) -> Path:
+        return self.file.with_name(f"{self.file.name}-{version}")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,13 +44,13 @@ class Index(Protocol):
     def __len__(self) -> int: ...
 
 
+@runtime_checkable
 class KeptIndex(Index, Protocol):
-    """An index that lies in a file of its own and can follow a collection from where it stopped."""
+    """An index that can be saved in a file of its own, and goes on from there."""
 
-    @property
-    def mark(self) -> int: ...  # how far it had followed when it was saved; 0 for a new one
+    def keys(self) -> list[str]: ...
 
-    def save(self, mark: int) -> None: ...
+    def save(self) -> None: ...
 
 
 class ExactIndex:

@@ -59,6 +59,9 @@ class Rows:
         self._show(self.view.count, rows)
         return rows
 
+    def keys(self) -> list[str]:
+        return list(self._row_of)
+
     def key(self, row: int) -> str:
         return self._keys[row]
 

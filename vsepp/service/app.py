@@ -7,7 +7,6 @@ from pathlib import Path
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
-import vsepp
 from vsepp.search.collection import Collection
 from vsepp.service.body import LimitedBody
 from vsepp.service.doors import OnlyOurPage, OnlyThisMachine, OnlyWithToken
@@ -20,6 +19,7 @@ from vsepp.service.problems import answer_problems
 from vsepp.service.routes import Counter, api
 
 PAGE = Path(__file__).parent / "page"
+VERSION = "1"  # of the interface
 
 
 def create_app(
@@ -30,7 +30,7 @@ def create_app(
     app = FastAPI(
         title="vsepp",
         summary="Find photos by words, by a photo, or by both.",
-        version=vsepp.__version__,
+        version=VERSION,
         lifespan=_lifespan,
         docs_url=None,  # these pages would load their scripts from elsewhere
         redoc_url=None,

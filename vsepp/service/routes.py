@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, File, HTTPException, Query, Request, Response, UploadFile
 from fastapi.responses import FileResponse
 
-import vsepp
 from vsepp.search.collection import Collection
 from vsepp.search.photos import Photo
 from vsepp.service.answers import answered, described
@@ -68,7 +67,7 @@ async def search_by_upload(
     if asked.like is not None:
         raise HTTPException(422, "Give a photo or the key of one, not both.")
     embedder = await counter.searching.run(lambda: counter.collection.embedder)
-    short_side = int(embedder.architecture["resize"])
+    short_side = embedder.architecture.resize
     image = await counter.opening.run(
         uploaded, await photo.read(), short_side, counter.limits.pixels
     )
@@ -135,7 +134,7 @@ async def collection(counter: At) -> CollectionAnswer:
 async def health(counter: At) -> Health:
     """Whether the collection can be read."""
     photos = await counter.opening.run(len, counter.collection)
-    return Health(status="ok", photos=photos, version=vsepp.__version__)
+    return Health(status="ok", photos=photos)
 
 
 def _introduced(counter: Counter) -> CollectionAnswer:

@@ -91,4 +91,3 @@ class CollectionAnswer(BaseModel):
 class Health(BaseModel):
     status: str = Field(examples=["ok"])
     photos: int = Field(examples=[48211])
-    version: str = Field(description="Of vsepp.", examples=["0.1.0"])
