@@ -6,6 +6,7 @@ import { score, spoken } from "./words.js";
 
 const NARROWEST = 0.6; // width / height: what is more extreme is cut at its edges
 const WIDEST = 2.4;
+const FEW = 4; // photos look lost at the left
 const ALIKE = ["M4 8.5A2.5 2.5 0 0 1 6.5 6H15a2 2 0 0 1 2 2v7.5a2.5 2.5 0 0 1-2.5 2.5h-8A2.5 2.5 0 0 1 4 15.5z", "M8 3.5h9.5A2.5 2.5 0 0 1 20 6v9.5"];
 
 const list = byId("photos");
@@ -31,6 +32,7 @@ export class Grid {
     const fresh = photos.filter((photo) => !known.has(photo.key));
     list.append(...fresh.map((photo) => this.#tile(photo)));
     this.photos.push(...fresh);
+    list.classList.toggle("few", this.photos.length <= FEW);
   }
 
   focus(index) {

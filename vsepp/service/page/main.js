@@ -115,7 +115,7 @@ function showSoughtPhoto() {
 function showAnswer(found) {
   answer = found;
   hideEmpty();
-  notify(found.unknown_words.length && found.hits.length
+  notify(found.unknown_words.length && found.min_score !== null
     ? `The model does not know ${listed(found.unknown_words.map(quoted))}, and looked for the rest.` : "");
   grid.replace(found.hits);
   scrollTo({ top: 0, behavior: "instant" });
