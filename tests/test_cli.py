@@ -33,19 +33,8 @@ def test_help_names_the_verbs_without_torch():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for verb in (
-        "demo",
-        "train",
-        "evaluate",
-        "reproduce",
-        "recipes",
-        "data",
-        "precompute",
-        "embed",
-        "index",
-        "search",
-        "serve",
-    ):
+    verbs = "demo train evaluate reproduce recipes data precompute import embed figures"
+    for verb in f"{verbs} index search serve".split():
         assert verb in done.stdout
 
 
@@ -252,6 +241,10 @@ def test_what_is_left_out_of_a_training_is_counted(photo_folder, tmp_path):
         (["train", "default"], "Missing option"),
         (["train", "1.14", "--data", "shapes:64", "--into", "x"], "Take vsepp reproduce 1.14"),
         (["reproduce", "9.9", "--data", "shapes:64"], "There is no recipe '9.9'"),
+        (["figures", "curves", ".", "--into", "x"], "has no metrics.jsonl"),
+        (["figures", "negatives", ".", "--data", "shapes:64", "--into", "x"], "not a snapshot"),
+        (["figures", "compare", ".", "--data", "shapes:64", "--into", "x"], "Name two snapshots"),
+        (["figures", "curves", "--into", "x"], "Missing argument"),
         (["search", "nowhere.vse", "a dog"], "There is no collection nowhere.vse"),
         (["index", "nowhere", "--into", "x.vse"], "does not exist"),
         (["search", "x.vse", "--image", "nowhere.jpg"], "does not exist"),
@@ -261,6 +254,20 @@ def test_what_is_left_out_of_a_training_is_counted(photo_folder, tmp_path):
 def test_a_wrong_request_ends_with_two_and_a_reason(arguments, message, tmp_path):
     assert message in vsepp(*arguments, code=2, cwd=tmp_path).stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_figures_are_named_on_standard_output(snapshot_folder, tmp_path):
+    data = ["--data", "shapes:160"]
+    for kind, rest in {
+        "curves": [snapshot_folder],
+        "negatives": [snapshot_folder, *data, "--split", "val", "--seed", "2"],
+        "compare": [snapshot_folder, snapshot_folder, *data, "--set", "data.on_error=skip"],
+    }.items():
+        said = vsepp("figures", kind, *rest, "--into", tmp_path).stdout.splitlines()
+        assert said == [str(tmp_path / f"{kind}.png"), str(tmp_path / f"{kind}.html")]
+        assert (tmp_path / f"{kind}.png").stat().st_size > 10_000
+        assert (tmp_path / f"{kind}.html").read_text().startswith("<!doctype html>")
 
 
 @pytest.mark.slow

@@ -8,13 +8,17 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vsepp.errors import WorkFailed, WrongRequest
+
+if TYPE_CHECKING:
+    from vsepp.data.troubles import OnError
+    from vsepp.experiments.figures import Figure
 
 app = typer.Typer(
     name="vsepp",
@@ -24,11 +28,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+figures = typer.Typer(help="Draw what runs and models do.", no_args_is_help=True)
+app.add_typer(figures, name="figures")
+
 Data = Annotated[str, typer.Option(help="A path, or shapes:N for the built-in world.")]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe: loss.margin=0.1"),
 ]
+Seed = Annotated[int, typer.Option(help="Of the examples that are drawn.")]
+IntoFolder = Annotated[Path, typer.Option(help="Where the PNG and the HTML page go.")]
 Model = Annotated[
     Path | None, typer.Option(help="A snapshot's folder; default: the collection's own model.")
 ]
@@ -38,7 +47,7 @@ QUERY_LANGUAGE = (
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-def verb(function: Callable[..., None]) -> Callable[..., None]:
+def verb(function: Callable[..., None], among: typer.Typer = app) -> Callable[..., None]:
     """Register a verb whose expected errors end in a message and an exit code, not a traceback."""
 
     @wraps(function)
@@ -58,7 +67,7 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
             _complain(f'{error}. To train and evaluate: pip install "vsepp[train]"')
             raise typer.Exit(1) from error
 
-    app.command()(guarded)
+    among.command(function.__name__.rstrip("_"))(guarded)  # import_ is called import
     return guarded
 
 
@@ -135,12 +144,10 @@ def evaluate(
 ) -> None:
     """R@K of a snapshot, in the paper's columns."""
     from vsepp.evaluation.report import text
-    from vsepp.experiments.keys import read_keys
     from vsepp.experiments.measure import measure
-    from vsepp.experiments.opening import UseKeys, summary
+    from vsepp.experiments.opening import summary
 
-    on_error = read_keys(UseKeys, changes or ()).data.on_error
-    result, left_out = measure(snapshot, data, split, protocol, on_error)
+    result, left_out = measure(snapshot, data, split, protocol, _on_error(changes))
     if left_out:
         _say(summary(left_out))
     if as_json:
@@ -205,6 +212,22 @@ def precompute(
     if collection.left_out:
         _say(summary(collection.left_out))
     _say(f"Train on them: vsepp train features --data {into} --into DIR")
+
+
+@verb
+def import_(
+    checkpoint: Annotated[Path, typer.Argument(help="The authors' model_best.pth.tar.")],
+    vocabulary: Annotated[Path, typer.Option(help="Its words: coco_vocab.pkl, or a JSON file.")],
+    into: Annotated[Path, typer.Option(help="Where the snapshot goes.")],
+) -> None:
+    """Make a snapshot of a model that the authors released, without running anything of it."""
+    from vsepp.encoders.released import read_release
+
+    snapshot = read_release(checkpoint, vocabulary)
+    snapshot.save(into)
+    plan = snapshot.architecture
+    _say(f"{plan.backbone}, {plan.dim} dimensions, {plan.num_words:,} words, {plan.similarity}.")
+    _say(f"Measure it: vsepp evaluate {into} --data DATA")
 
 
 @verb
@@ -329,6 +352,64 @@ def _serve(
 
     with Collection.open(collection, load(model) if model else None) as photos:
         serve(photos, host, port, token, show)
+
+
+figure = partial(verb, among=figures)
+
+
+@figure
+def curves(
+    runs: Annotated[list[Path], typer.Argument(help="Folders that vsepp train wrote into.")],
+    into: IntoFolder,
+) -> None:
+    """Learning curves of some runs, and how their losses behave (Fig. 2, Sec. 3.6)."""
+    from vsepp.experiments.figures import curves
+
+    _name(curves(runs, into))
+
+
+@figure
+def negatives(
+    snapshot: Annotated[Path, typer.Argument(help="A folder that vsepp train made.")],
+    data: Data,
+    into: IntoFolder,
+    split: Annotated[str, typer.Option(help="The split that the batch is drawn from.")] = "train",
+    seed: Seed = 0,
+    changes: Changes = None,
+) -> None:
+    """Hard negatives in a random batch of 128, and what they cost (Fig. 3)."""
+    from vsepp.experiments.figures import negatives
+
+    _name(negatives(snapshot, data, into, split, seed, _on_error(changes)))
+
+
+@figure
+def compare(
+    snapshots: Annotated[list[Path], typer.Argument(help="Two folders that vsepp train made.")],
+    data: Data,
+    into: IntoFolder,
+    split: Annotated[str, typer.Option(help="The split that is searched.")] = "test",
+    seed: Seed = 0,
+    changes: Changes = None,
+) -> None:
+    """The captions that two models rank first for the same pictures (Fig. A.1)."""
+    from vsepp.experiments.figures import compare
+
+    _name(compare(snapshots, data, into, split, seed, _on_error(changes)))
+
+
+def _on_error(changes: list[str] | None) -> "OnError":
+    from vsepp.experiments.keys import read_keys
+    from vsepp.experiments.opening import UseKeys
+
+    return read_keys(UseKeys, changes or ()).data.on_error
+
+
+def _name(figure: "Figure") -> None:
+    for remark in figure.remarks:
+        _say(remark)
+    print(figure.drawing)
+    print(figure.page)
 
 
 def _say(text: str) -> None:

@@ -1,5 +1,7 @@
 """Retrieval in both directions, measured as the paper does (Sec. 3.1)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise, product
 from typing import Any
@@ -97,22 +99,37 @@ def evaluate(model: JointEmbedding, pairs: Pairs, protocol: str = "full") -> Ret
     return Retrieval.from_vectors(images, captions, owners, model.similarity, protocol)
 
 
-@torch.inference_mode()
 def embed(model: JointEmbedding, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """Image vectors (N, D) and caption vectors (C, D) of a split, in its order."""
-    device = next(model.parameters()).device
-    was_training = model.training
-    model.eval()
-    try:
-        images = [model.embed_images(batch.to(device)) for batch in pairs.image_batches()]
-        numbers, vectors = [], []
+    return embed_images(model, pairs), embed_captions(model, pairs)
+
+
+@torch.inference_mode()
+def embed_images(model: JointEmbedding, pairs: Pairs) -> Tensor:
+    with _in_use(model) as device:
+        return torch.cat([model.embed_images(batch.to(device)) for batch in pairs.image_batches()])
+
+
+@torch.inference_mode()
+def embed_captions(model: JointEmbedding, pairs: Pairs) -> Tensor:
+    numbers, vectors = [], []
+    with _in_use(model) as device:
         for chosen, words, lengths in pairs.caption_batches():
             numbers.append(chosen)
             vectors.append(model.embed_captions(words.to(device), lengths.to(device)))
+        in_order = torch.cat(numbers).argsort().to(device)
+    return torch.cat(vectors)[in_order]
+
+
+@contextmanager
+def _in_use(model: JointEmbedding) -> Iterator[torch.device]:
+    """Out of training for a while, on its device."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield next(model.parameters()).device
     finally:
         model.train(was_training)
-    in_order = torch.cat(numbers).argsort().to(device)
-    return torch.cat(images), torch.cat(vectors)[in_order]
 
 
 def both_ranks(

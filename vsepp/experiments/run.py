@@ -12,6 +12,7 @@ from vsepp.data.captioned import CaptionedImages
 from vsepp.devices import best_device, prepare
 from vsepp.equations.losses import LOSSES
 from vsepp.errors import WorkFailed, WrongRequest
+from vsepp.evaluation.behaviour import behaviour
 from vsepp.evaluation.retrieval import Retrieval, embed
 from vsepp.experiments.closed_form import solve
 from vsepp.experiments.health import HealthCheck
@@ -92,7 +93,9 @@ def _follow(
             health.look(event, num_steps, images, captions)
             result = Retrieval.from_vectors(images, captions, owners, setup.model.similarity)
             is_best = keeper.is_best(result)
-            journal.epoch(event, num_steps, result, is_best)
+            ways = setup.model.similarity, recipe.loss.margin, recipe.batch_size
+            seen = behaviour(images, captions, owners, *ways)
+            journal.epoch(event, num_steps, result, is_best, seen)
             progress.epoch(event, result, is_best)
             keeper.keep(event, result)
 
