@@ -36,21 +36,18 @@ class Vocabulary:
         """Word ids from <start> to <end>."""
         return [encoding.ids for encoding in self.tokenizer.encode_batch(list(captions))]
 
-    def unknown_words(self, text: str) -> list[str]:
-        """The words of a text that the model has never seen, as they were written, each once."""
-        return list(dict.fromkeys(word for word, known in self._judged(text) if not known))
-
-    def knows_some(self, text: str) -> bool:
-        """Whether there is a word in a text that the model has seen."""
-        return any(known for _, known in self._judged(text))
-
-    def _judged(self, text: str) -> list[tuple[str, bool]]:
+    def judged(self, text: str) -> list[tuple[str, bool]]:
+        """The words of a text as they were written, each with whether the model knows it."""
         text = unicodedata.normalize("NFC", text)  # or a word could be cut before its last accent
         encoding = self.tokenizer.encode(text, add_special_tokens=False)
         cut = zip(encoding.tokens, encoding.offsets, strict=True)
         words = [(text[start:end], token != UNKNOWN) for token, (start, end) in cut]
         # Punctuation is cut off as words of its own; nobody misses it.
         return [(word, known) for word, known in words if not all(map(_is_punctuation, word))]
+
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of a text that the model has never seen, as they were written, each once."""
+        return list(dict.fromkeys(word for word, known in self.judged(text) if not known))
 
     def words(self) -> list[str]:
         """Every word that the model knows, by its number."""
