@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 
 from vsepp.equations.similarity import SIMILARITIES as EQUATIONS
 from vsepp.errors import WrongRequest
-from vsepp.search.index import BLOCK, ExactIndex, best_rows
+from vsepp.search.index import GROUP, ExactIndex, best_rows
 from vsepp.search.similarity import SIMILARITIES
 from vsepp.search.where import Metadata
 
@@ -22,7 +22,7 @@ def test_the_best_by_hand():
 
 
 @given(
-    st.integers(0, 12 * BLOCK),
+    st.integers(0, 12 * GROUP),
     st.integers(1, 20),
     st.integers(2, 1000),
     st.integers(0, 99),

@@ -55,15 +55,8 @@ class Vocabulary:
             encodings = self.tokenizer.encode_batch(words, is_pretokenized=True)
         return [encoding.ids for encoding in encodings]
 
-    def unknown_words(self, text: str) -> list[str]:
-        """The words of a text that the model has never seen, as they were written, each once."""
-        return list(dict.fromkeys(word for word, known in self._judged(text) if not known))
-
-    def knows_some(self, text: str) -> bool:
-        """Whether there is a word in a text that the model has seen."""
-        return any(known for _, known in self._judged(text))
-
-    def _judged(self, text: str) -> list[tuple[str, bool]]:
+    def judged(self, text: str) -> list[tuple[str, bool]]:
+        """The words of a text as they were written, each with whether the model knows it."""
         text = unicodedata.normalize("NFC", text)  # or a word could be cut before its last accent
         if self.cutter is None:
             encoding = self.tokenizer.encode(text, add_special_tokens=False)
@@ -74,6 +67,10 @@ class Vocabulary:
             words = [(word, self.tokenizer.token_to_id(word) is not None) for word in cut_by_rules]
         # Punctuation is cut off as words of its own; nobody misses it.
         return [(word, known) for word, known in words if not all(map(_is_punctuation, word))]
+
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of a text that the model has never seen, as they were written, each once."""
+        return list(dict.fromkeys(word for word, known in self.judged(text) if not known))
 
     def words(self) -> list[str]:
         """Every word that the model knows, by its number."""

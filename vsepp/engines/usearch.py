@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from usearch.index import Index as Graph
 
 from vsepp.errors import WorkFailed, WrongRequest
-from vsepp.search.index import Hit, best_rows
+from vsepp.search.index import Hit, best_rows, hits_of
 from vsepp.search.rows import Rows
 from vsepp.search.similarity import Vectors
 from vsepp.search.where import Metadata, Where
@@ -78,10 +78,7 @@ class UsearchIndex:
             rows, scores = self._scanned(query, k, np.flatnonzero(accepted))
         else:
             rows, scores = self._filtered(query, k, accepted)
-        return [
-            Hit(self._rows.key(row), score, Path(self._rows.metadata(row).path))
-            for row, score in zip(rows.tolist(), scores.tolist(), strict=True)
-        ]
+        return hits_of(self._rows, rows, scores)
 
     def _nearest(self, query: Vectors, k: int) -> tuple[NDArray[np.int64], Vectors]:
         matches = self._graph.search(query, min(k, len(self)) or 1)

@@ -4,7 +4,7 @@ The parts are added as vectors of length 1, so that any index answers in one sea
 measured: see benchmarks/LOG.md.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,33 +38,33 @@ class Question:
 
 def question(query: Query, photo: Vectors | None, embedder: Embedder) -> Question:
     # photo (1, D)
-    vocabulary = embedder.vocabulary
-    unknown = vocabulary.unknown_words(" ".join((query.words, *query.minus)))
-    words = [query.words] if vocabulary.knows_some(query.words) else []
-    minus = [text for text in query.minus if vocabulary.knows_some(text)]
-    if photo is None and not words:
-        return Question(None, Kind(), unknown)
+    judged = [embedder.vocabulary.judged(text) for text in (query.words, *query.minus)]
+    unknown = [word for words in judged for word, known in words if not known]
+    # A text of which the model knows no word says nothing to it.
+    words, *minus = (len(words) if any(known for _, known in words) else 0 for words in judged)
+    kind = Kind(words, photo is not None, sum(minus))
     parts = []
-    if words:
-        parts.append((WORDS, embedder.embed_texts(words)))
+    if kind.words:
+        parts.append((WORDS, embedder.embed_texts([query.words])))
     if photo is not None:
         parts.append((PHOTO, photo))
-    if minus:
-        parts.append((MINUS, embedder.embed_texts(minus).sum(axis=0, keepdims=True)))
-    kind = Kind(_num_words(words, embedder), photo is not None, _num_words(minus, embedder))
-    return Question(composed(parts), kind, unknown)
+    vector = None
+    if parts and kind.minus:
+        avoided = [text for text, length in zip(query.minus, minus, strict=True) if length]
+        parts.append((MINUS, embedder.embed_texts(avoided).sum(axis=0, keepdims=True)))
+    if parts:
+        vector = composed(parts)
+    return Question(vector, kind, list(dict.fromkeys(unknown)))
 
 
-def composed(parts: Iterable[tuple[float, Vectors]]) -> Vectors:
+def composed(parts: Sequence[tuple[float, Vectors]]) -> Vectors:
     """Queries of length 1 from weighted parts of any length, row by row."""
     # parts (Q, D) -> queries (Q, D)
+    if len(parts) == 1:
+        return _unit(parts[0][1])
     return _unit(np.sum([weight * _unit(vectors) for weight, vectors in parts], axis=0))
 
 
 def _unit(vectors: Vectors) -> Vectors:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
-
-
-def _num_words(texts: list[str], embedder: Embedder) -> int:
-    return sum(len(ids) - 2 for ids in embedder.vocabulary.encode(texts))  # less <start> and <end>

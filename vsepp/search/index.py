@@ -16,7 +16,8 @@ from vsepp.search.similarity import SIMILARITIES, Vectors
 from vsepp.search.where import Metadata, Where
 
 SCORES_AT_ONCE = 16_000_000  # floats: 64 MB
-BLOCK = 256  # scores of which the best is looked at first
+GROUP = 256  # scores of which the highest is looked at first
+LOWEST = np.finfo(np.float32).min
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,8 @@ class ExactIndex:
                 column[view.forgotten] = -np.inf
                 if refused is not None:
                     column[refused] = -np.inf
-                found.append(
-                    [_hit(rows, row, column[row]) for row in best_rows(column, k).tolist()]
-                )
+                best = best_rows(column, k)
+                found.append(hits_of(rows, best, column[best]))
         return found
 
     def _tidy(self) -> None:
@@ -125,19 +125,20 @@ def open_index(place: str, dim: int, similarity: str) -> ExactIndex:
 
 def best_rows(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     """The rows of the k highest scores, the highest first, equal ones in order; -inf is no score."""
-    # The k-th best of some blocks' maxima cannot lie above the k-th best of all. What lies below
-    # it is out, and few scores remain to be sorted.
-    whole = len(scores) // BLOCK * BLOCK
-    if k < whole // BLOCK:
-        maxima = scores[:whole].reshape(-1, BLOCK).max(axis=1)
-        threshold = np.partition(maxima, -k)[-k]
-        candidates = np.flatnonzero(scores >= threshold)
-    else:
-        candidates = np.arange(len(scores))
-    candidates = candidates[scores[candidates] > -np.inf]
+    # Of several groups, the k-th highest maximum cannot lie above the k-th highest score of all: what
+    # lies below it is out, and few scores remain to be sorted.
+    groups = len(scores) // GROUP
+    threshold = LOWEST
+    if k < groups:
+        maxima = scores[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
+        threshold = max(LOWEST, np.partition(maxima, -k)[-k])
+    candidates = np.flatnonzero(scores >= threshold)
     order = np.argsort(-scores[candidates], kind="stable")
     return candidates[order[:k]]
 
 
-def _hit(rows: Rows, row: int, score: np.float32) -> Hit:
-    return Hit(rows.key(row), float(score), Path(rows.metadata(row).path))
+def hits_of(rows: Rows, chosen: NDArray[np.int64], scores: NDArray[np.float32]) -> list[Hit]:
+    return [
+        Hit(rows.key(row), score, Path(rows.path(row)))
+        for row, score in zip(chosen.tolist(), scores.tolist(), strict=True)
+    ]

@@ -65,9 +65,12 @@ class Rows:
     def key(self, row: int) -> str:
         return self._keys[row]
 
+    def path(self, row: int) -> str:
+        folder = int(self._folder_of_row.first(row + 1)[row])
+        return self._folders[folder] + self._names[row]
+
     def metadata(self, row: int) -> Metadata:
-        folder = self._folders[self._folder_of_row.first(row + 1)[row]]
-        return Metadata(folder + self._names[row], str(self._taken.first(row + 1)[row]))
+        return Metadata(self.path(row), str(self._taken.first(row + 1)[row]))
 
     def arrays(self) -> dict[str, Any]:
         """Everything, to be written to a file and given to `of_arrays` again."""
