@@ -53,7 +53,6 @@ def test_the_readmes_commands_exist():
         "recipes",
         "reproduce",
         "index",
-        "search",
         "serve",
     } == verbs
     help_page = subprocess.run(

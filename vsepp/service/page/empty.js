@@ -26,14 +26,16 @@ export function nothing(answer, collection, actions) {
     return say("No photos yet", make("p", {}, "Add some, and they show up here: ", make("code", {}, "vsepp index PHOTOS --into COLLECTION")));
   }
   if (answer.unknown_words.length && answer.min_score === null) return unknown(answer, collection, actions);
-  if (answer.min_score === null) {
-    return say("No photos here", make("p", {}, "No photo passes the filters."), button("Remove the filters", () => actions.words(words(answer.query))));
-  }
-  const filtered = filters(answer.query).length ? " among the photos that pass the filters" : "";
+  const filtered = filters(answer.query).length > 0;
+  const unfilter = button("Remove the filters", () => actions.words(words(answer.query)));
+  if (!hasCutoff(answer)) return say("No photos here", make("p", {}, "No photo passes the filters."), unfilter);
   say("Nothing fits well enough",
-    make("p", {}, `To be shown, a photo must score ${score(answer.min_score)} or more${filtered}. Random words and photos reach that by chance, so what scores less says little.`),
-    button("Show the nearest anyway", actions.nearest));
+    make("p", {}, `No photo${filtered ? " that passes the filters" : ""} scores ${score(answer.min_score)}. Random words reach that here by chance, so what scores less says little.`),
+    make("p", { class: "samples" }, button("Show the nearest anyway", actions.nearest), ...(filtered ? [unfilter] : [])));
 }
+
+/** Whether hits may have been left out because they score too little. */
+const hasCutoff = (answer) => answer.min_score !== null && answer.min_score > -1e6;
 
 function unknown(answer, collection, actions) {
   const one = answer.unknown_words.length === 1;
@@ -46,7 +48,7 @@ function unknown(answer, collection, actions) {
 /** All that fits has been shown. */
 export function tail(answer, count, actions) {
   hideEmpty();
-  if (answer.min_score === null || answer.min_score < -1e6) return;
+  if (!hasCutoff(answer)) return;
   place.classList.add("tail");
   say(`${many(count, "photo")} that ${count === 1 ? "fits" : "fit"} better than chance`, button("Show the nearest ones, too", actions.nearest));
 }
