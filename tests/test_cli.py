@@ -1,8 +1,10 @@
 """The command line as a user meets it: real processes, real files."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,7 +34,7 @@ def test_help_names_the_verbs_without_torch():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     verbs = "demo train evaluate reproduce recipes data precompute import embed figures"
-    for verb in verbs.split():
+    for verb in f"{verbs} index search serve".split():
         assert verb in done.stdout
 
 
@@ -103,6 +105,89 @@ def test_recipes_lists_the_papers_rows():
     assert "default" in said
 
 
+@pytest.fixture
+def photos(photo_folder, tmp_path_factory):
+    """A collection of thirty photos, made by the command."""
+    file = tmp_path_factory.mktemp("collection") / "photos.vse"
+    said = vsepp("index", photo_folder, "--into", file)
+    assert "30 photos in" in said.stderr
+    assert "30 added" in said.stderr
+    assert said.stdout == ""
+    return file
+
+
+def test_a_folder_is_indexed_and_searched(photos, photo_folder):
+    found = vsepp("search", photos, "a fluffy red circle", "-k", 3, "--min-score", -9, "--json")
+    document = json.loads(found.stdout)
+    assert document["query"] == "a fluffy red circle"
+    assert [set(hit) for hit in document["hits"]] == [{"key", "score", "path"}] * 3
+    assert document["unknown_words"] == ["fluffy"]
+    assert "does not know: fluffy" in found.stderr
+    best = document["hits"][0]["path"]
+    assert best.startswith(str(photo_folder))
+    lines = vsepp("search", photos, "--image", best, "--min-score", 0.5).stdout.splitlines()
+    assert lines[0].split() == ["score", "found"]
+    score, path = lines[1].split()
+    assert (float(score), path) == (pytest.approx(1, abs=2e-3), best)
+
+
+def test_index_again_adds_prunes_and_names_what_is_broken(photos, photo_folder):
+    (photo_folder / "000000.jpg").unlink()
+    (photo_folder / "000001.jpg").write_bytes(b"")
+    (photo_folder / "new.png").write_bytes((photo_folder / "000002.jpg").read_bytes())
+    said = vsepp("index", photo_folder, "--into", photos, "--prune").stderr
+    assert "29 photos in" in said
+    assert "1 added, 28 unchanged, 1 removed, 1 broken" in said
+    assert f"broken: {photo_folder / '000001.jpg'}: not a picture" in said
+
+
+def test_nothing_found_says_what_to_type(photos):
+    found = vsepp("search", photos, "the of the of")
+    assert found.stdout == ""
+    assert "--min-score -9" in found.stderr
+    assert len(vsepp("search", photos, "the of", "--min-score", -9).stdout.splitlines()) == 11
+
+
+def test_captions_are_ranked_by_a_photo(photos, photo_folder, tmp_path):
+    (tmp_path / "captions.txt").write_text("a red circle\na green ring\n", encoding="utf-8")
+    image = photo_folder / "000003.jpg"
+    ranked = ["search", photos, "--image", image, "--captions", tmp_path / "captions.txt"]
+    hits = json.loads(vsepp(*ranked, "--json").stdout)["hits"]
+    assert {hit["caption"] for hit in hits} == {"a red circle", "a green ring"}
+    assert "a red circle" in vsepp(*ranked).stdout
+
+
+def test_names_that_are_no_text_come_out_as_they_are(photos, photo_folder, tmp_path):
+    folder = tmp_path / "strange"
+    folder.mkdir()
+    name = os.fsencode(folder) + b"/caf\xe9.jpg"
+    Path(os.fsdecode(name)).write_bytes((photo_folder / "000003.jpg").read_bytes())
+    vsepp("index", folder, "--into", photos)
+    words = [sys.executable, "-m", "vsepp", "search", str(photos), "in:strange"]
+    table = subprocess.run(words, capture_output=True).stdout
+    assert name in table
+    document = json.loads(subprocess.run([*words, "--json"], capture_output=True).stdout)
+    assert os.fsencode(document["hits"][0]["path"]) == name
+
+
+@pytest.mark.parametrize("arguments", [["search", "PHOTOS", "a red circle"], ["index", "FOLDER"]])
+def test_searching_imports_no_torch(photos, photo_folder, arguments):
+    words = [{"PHOTOS": str(photos), "FOLDER": str(photo_folder)}.get(w, w) for w in arguments]
+    if arguments[0] == "index":
+        words += ["--into", str(photos)]
+    script = (
+        "import sys\n"
+        "from vsepp.cli import app\n"
+        f"sys.argv = ['vsepp', *{words!r}]\n"
+        "try: app()\n"
+        "except SystemExit as stop: assert not stop.code, stop.code\n"
+        "heavy = {'torch', 'torchvision', 'timm', 'safetensors', 'onnx', 'matplotlib'}\n"
+        "assert not heavy & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_data_says_what_it_sees(photo_folder):
     said = vsepp("data", photo_folder).stdout
     assert "captions.csv" in said
@@ -160,6 +245,10 @@ def test_what_is_left_out_of_a_training_is_counted(photo_folder, tmp_path):
         (["figures", "negatives", ".", "--data", "shapes:64", "--into", "x"], "not a snapshot"),
         (["figures", "compare", ".", "--data", "shapes:64", "--into", "x"], "Name two snapshots"),
         (["figures", "curves", "--into", "x"], "Missing argument"),
+        (["search", "nowhere.vse", "a dog"], "There is no collection nowhere.vse"),
+        (["index", "nowhere", "--into", "x.vse"], "does not exist"),
+        (["search", "x.vse", "--image", "nowhere.jpg"], "does not exist"),
+        (["search", "x.vse", "a dog", "-k", "0"], "'-k'"),
     ],
 )
 def test_a_wrong_request_ends_with_two_and_a_reason(arguments, message, tmp_path):

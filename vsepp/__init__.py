@@ -13,8 +13,10 @@ _HOMES = {
     "Architecture": "vsepp.encoders.architecture",
     "Batch": "vsepp.data.batches",
     "CaptionedImage": "vsepp.data.captioned",
+    "Collection": "vsepp.search.collection",
     "Embedder": "vsepp.search.embedder",
     "Epoch": "vsepp.training.loop",
+    "Hit": "vsepp.search.index",
     "JointEmbedding": "vsepp.encoders.joint",
     "Pairs": "vsepp.data.batches",
     "Phase": "vsepp.training.loop",
@@ -51,7 +53,9 @@ if TYPE_CHECKING:
     from vsepp.evaluation.retrieval import Retrieval, evaluate
     from vsepp.experiments.recipe import Recipe
     from vsepp.experiments.reproduce import reproduce
+    from vsepp.search.collection import Collection
     from vsepp.search.embedder import Embedder, load
+    from vsepp.search.index import Hit
     from vsepp.training.loop import Epoch, Phase, train
 
 

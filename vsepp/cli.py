@@ -6,6 +6,7 @@ Heavy imports happen inside the verbs, so that `vsepp --help` answers at once.
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
@@ -37,6 +38,12 @@ Changes = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Of the examples that are drawn.")]
 IntoFolder = Annotated[Path, typer.Option(help="Where the PNG and the HTML page go.")]
+Model = Annotated[
+    Path | None, typer.Option(help="A snapshot's folder; default: the collection's own model.")
+]
+QUERY_LANGUAGE = (
+    "Words; -word leaves it out; in:FOLDER, after:2020-05, before:2021 filter by place and time."
+)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -66,24 +73,32 @@ def verb(function: Callable[..., None], among: typer.Typer = app) -> Callable[..
 
 @verb
 def demo(
-    out: Annotated[Path, typer.Option(help="Where models and picture go.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option(help="Where models, scenes and picture go.")] = Path(
+        "runs/demo"
+    ),
     seed: Annotated[int, typer.Option(help="Of the three trainings.")] = 0,
-    no_serve: Annotated[
-        bool,
-        typer.Option("--no-serve", help="End with the table and the picture (it always does)."),
-    ] = False,
+    serve: Annotated[
+        bool | None,
+        typer.Option(
+            "--serve/--no-serve",
+            help="Open the page that searches the held-out scenes; default: in a terminal.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """The whole story on built-in pictures: train three models, compare them, draw what they find."""
+    """The whole story on built-in pictures: train three models, compare them, search with the best."""
     from vsepp.evaluation.report import text
     from vsepp.experiments.demo import demo as run_demo
 
     result = run_demo(out, seed)
     if as_json:
-        print(json.dumps(result.as_dict()))
-        return
-    print(text(list(result.rows.items())))
-    print(f"{result.seconds:.0f} s. What each model retrieved: {result.picture}")
+        print(json.dumps(result.as_dict()), flush=True)
+    else:
+        print(text(list(result.rows.items())))
+        print(f"{result.seconds:.0f} s. What each model retrieved: {result.picture}")
+        print(f"Search the held-out scenes: vsepp serve {result.collection}", flush=True)
+    if sys.stdout.isatty() and not as_json if serve is None else serve:
+        _serve(result.collection, port=0)
 
 
 @verb
@@ -235,6 +250,108 @@ def embed(
     elif captions is not None:
         count = embed_captions_file(embedder, captions, into)
     _say(f"{count:,} vectors of {embedder.dim} dimensions in {into}.")
+
+
+@verb
+def index(
+    photos: Annotated[Path, typer.Argument(exists=True, help="A folder of photos.")],
+    into: Annotated[Path, typer.Option(help="The collection, one file; made if it is not there.")],
+    model: Model = None,
+    prune: Annotated[bool, typer.Option("--prune", help="Drop photos that are gone.")] = False,
+) -> None:
+    """Make a photo folder searchable; called again, it adds what is new or changed."""
+    from vsepp.search.collection import Collection
+    from vsepp.search.embedder import load
+    from vsepp.search.progress import watched
+
+    warnings.simplefilter("ignore")  # Pillow's, about odd files: what matters is in the report
+    with Collection.open_or_create(into, load(model) if model else None) as collection:
+        report = watched(collection.adding(photos, prune))
+        _say(f"{len(collection):,} photos in {into}: {report}.")
+    for broken in report.broken:
+        _say(f"broken: {broken.path}: {broken.reason}")
+
+
+@verb
+def search(
+    collection: Annotated[Path, typer.Argument(help="A file that vsepp index made.")],
+    text: Annotated[str | None, typer.Argument(help=QUERY_LANGUAGE)] = None,
+    image: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Photos like this one.")
+    ] = None,
+    captions: Annotated[
+        Path | None, typer.Option(help="Rank the lines of this file by --image, not photos.")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Hits at most.")] = 10,
+    min_score: Annotated[
+        float | None, typer.Option(help="Leave out what scores less, not what chance explains.")
+    ] = None,
+    fold: Annotated[bool, typer.Option("--fold", help="Show near-duplicates once.")] = False,
+    model: Model = None,
+    as_json: Json = False,
+    show: Annotated[bool, typer.Option("--open", help="Show the hits in the browser.")] = False,
+) -> None:
+    """Find photos by words, by a photo or by both."""
+    from vsepp.search.collection import Collection
+    from vsepp.search.contact_sheet import show as show_page
+    from vsepp.search.embedder import load
+
+    with Collection.open(collection, load(model) if model else None) as photos:
+        if captions is not None:
+            found = photos.captions(image, captions, k)
+        else:
+            found = photos.search(text, image=image, k=k, min_score=min_score, fold=fold)
+    for note in found.notes():
+        _say(note)
+    if show:
+        _say(f"Shown in the browser: {show_page(found)}")
+    if as_json:
+        print(json.dumps(found.as_dict()))
+    elif found.hits:
+        # Bytes: a name that is no valid UTF-8 comes out as it is, ready for another program.
+        sys.stdout.buffer.write(os.fsencode(f"{found.table()}\n"))
+
+
+@verb
+def serve(
+    collection: Annotated[Path, typer.Argument(help="A file that vsepp index made.")],
+    host: Annotated[
+        str, typer.Option(help="0.0.0.0 lets other machines in; they need the token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="VSEPP_TOKEN",
+            help="What visitors must know; made up and shown where other machines are let in.",
+        ),
+    ] = None,
+    show: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open", help="Open the page in the browser; default: in a terminal."
+        ),
+    ] = None,
+    model: Model = None,
+) -> None:
+    """Search a collection in the browser, and over REST, until Ctrl-C."""
+    _serve(collection, host, port, token, sys.stdout.isatty() if show is None else show, model)
+
+
+def _serve(
+    collection: Path,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    show: bool = True,
+    model: Path | None = None,
+) -> None:
+    from vsepp.search.collection import Collection
+    from vsepp.search.embedder import load
+    from vsepp.service.serve import serve
+
+    with Collection.open(collection, load(model) if model else None) as photos:
+        serve(photos, host, port, token, show)
 
 
 figure = partial(verb, among=figures)

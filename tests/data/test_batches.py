@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 
-from vsepp.data.ahead import made_ahead
 from vsepp.data.batches import Pairs, Pictures, padded
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
@@ -82,15 +81,3 @@ def test_pictures_are_kept_only_while_they_fit(world):
     for index in range(10):
         pictures.fixed(index)
     assert len(pictures._kept) == 5
-
-
-def test_work_ahead_keeps_its_order_and_hands_on_errors():
-    assert list(made_ahead(range(50), lambda number: number * number)) == [n * n for n in range(50)]
-
-    def broken(number):
-        if number == 3:
-            raise ValueError("three")
-        return number
-
-    with pytest.raises(ValueError, match="three"):
-        list(made_ahead(range(50), broken))

@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from vsepp.data.tokens import Vocabulary
+from vsepp.data.tokens import SPECIALS, Vocabulary
+from vsepp.data.treebank import CUTTERS
 from vsepp.errors import WrongRequest
 
 CAPTIONS = ["A dog runs.", "A dog sleeps!", "the cat"]
@@ -19,9 +20,36 @@ def test_by_hand():
     assert vocabulary.encode(["a dog"]) == [[1, 4, 5, 2]]  # the most frequent words come first
 
 
+def test_the_words_are_those_that_were_learned():
+    words = Vocabulary.learn(CAPTIONS).words()
+    assert words[:2] == ["a", "dog"]
+    assert set(words) == {"a", "dog", "runs", ".", "sleeps", "!", "the", "cat"}
+
+
 def test_rare_words_are_unknown():
     vocabulary = Vocabulary.learn(CAPTIONS, min_count=2)
     assert words(vocabulary, "a cat") == ["<start>", "a", "<unk>", "<end>"]
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("A dog runs", []),
+        ("A Zebra runs, and a ZEBRA; sleeps!", ["Zebra", "and", "ZEBRA"]),
+        ("the cafe\u0301 🐕", ["café", "🐕"]),
+        ("dog 狗", ["狗"]),
+        ("zebras, zebras everywhere!", ["zebras", "everywhere"]),
+        ("(...)", []),
+        ("", []),
+    ],
+)
+def test_unknown_words_are_named_as_they_were_written(text, unknown):
+    assert Vocabulary.learn(CAPTIONS).unknown_words(text) == unknown
+
+
+def test_words_are_judged_one_by_one():
+    judged = Vocabulary.learn(CAPTIONS).judged("The ZEBRA, runs (zebra)")
+    assert judged == [("The", True), ("ZEBRA", False), ("runs", True), ("zebra", False)]
 
 
 @pytest.mark.parametrize(
@@ -87,3 +115,10 @@ def test_any_text_can_be_learned_and_encoded(captions, query):
     assert all(0 < number < len(vocabulary) for number in ids)
     unknown = vocabulary.tokenizer.token_to_id("<unk>")
     assert not any(unknown in ids for ids in vocabulary.encode(captions))
+
+
+def test_unknown_words_of_a_vocabulary_with_rules_of_its_own():
+    ids = {word: number for number, word in enumerate((*SPECIALS, "a", "dog", "does", "n't"))}
+    released = Vocabulary.of_ids(ids, next(iter(CUTTERS)))
+    assert released.unknown_words("A dog doesn't fly, a dog.") == ["fly"]
+    assert released.judged("a cat") == [("a", True), ("cat", False)]

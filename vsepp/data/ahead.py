@@ -1,4 +1,4 @@
-"""Work done in threads, a little ahead of who needs it."""
+"""Work done ahead of its reader, in threads: pictures are decoded while the net is busy."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 Task = TypeVar("Task")
 Made = TypeVar("Made")
-AHEAD = 4  # at least so many batches are being made while the model works on one
+AHEAD = 4  # at least so many tasks are under way while the reader works on what one has made
 
 
 def made_ahead(tasks: Iterable[Task], make: Callable[[Task], Made]) -> Iterator[Made]:

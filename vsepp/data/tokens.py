@@ -1,6 +1,7 @@
 """Captions -> word ids, in any language, saved as tokenizer.json."""
 
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -54,6 +55,28 @@ class Vocabulary:
             encodings = self.tokenizer.encode_batch(words, is_pretokenized=True)
         return [encoding.ids for encoding in encodings]
 
+    def judged(self, text: str) -> list[tuple[str, bool]]:
+        """The words of a text as they were written, each with whether the model knows it."""
+        text = unicodedata.normalize("NFC", text)  # or a word could be cut before its last accent
+        if self.cutter is None:
+            encoding = self.tokenizer.encode(text, add_special_tokens=False)
+            cut = zip(encoding.tokens, encoding.offsets, strict=True)
+            words = [(text[start:end], token != UNKNOWN) for token, (start, end) in cut]
+        else:
+            cut_by_rules = CUTTERS[self.cutter](text)
+            words = [(word, self.tokenizer.token_to_id(word) is not None) for word in cut_by_rules]
+        # Punctuation is cut off as words of its own; nobody misses it.
+        return [(word, known) for word, known in words if not all(map(_is_punctuation, word))]
+
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of a text that the model has never seen, as they were written, each once."""
+        return list(dict.fromkeys(word for word, known in self.judged(text) if not known))
+
+    def words(self) -> list[str]:
+        """Every word that the model knows, by its number."""
+        numbers: dict[str, int] = self.tokenizer.get_vocab()
+        return sorted((word for word in numbers if word not in SPECIALS), key=numbers.__getitem__)
+
     def __len__(self) -> int:
         return int(self.tokenizer.get_vocab_size())
 
@@ -73,6 +96,10 @@ class Vocabulary:
             known = ", ".join(CUTTERS)
             raise WrongRequest(f"{path}: captions are to be cut by {cutter!r}. Known: {known}.")
         return cls(Tokenizer.from_str(json.dumps(content)), cutter)
+
+
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character).startswith("P")
 
 
 def _tokenizer(ids: dict[str, int]) -> Tokenizer:

@@ -18,6 +18,7 @@ from vsepp.errors import WrongRequest
 
 Vectors = NDArray[np.float32]
 BATCH = 32
+IN_THE_BOX = Path(__file__).parents[1] / "pretrained" / "default"
 
 
 class Embedder:
@@ -80,9 +81,9 @@ class Embedder:
         return self.architecture.view.cut(self.architecture.view.resized(picture))
 
 
-def load(folder: Path | str) -> Embedder:
-    """The model in a snapshot's folder, ready for use."""
-    return Embedder(folder)
+def load(folder: Path | str | None = None) -> Embedder:
+    """The model in a snapshot's folder, ready for use; without a folder, the model in the box."""
+    return Embedder(IN_THE_BOX if folder is None else folder)
 
 
 def embed_folder(embedder: Embedder, folder: Path, into: Path) -> int:
@@ -104,6 +105,12 @@ def embed_folder(embedder: Embedder, folder: Path, into: Path) -> int:
 
 def embed_captions_file(embedder: Embedder, file: Path, into: Path) -> int:
     """Vectors of the lines of a text file."""
+    captions = read_captions(file)
+    return _write(embedder.embed_texts(captions), captions, into)
+
+
+def read_captions(file: Path) -> list[str]:
+    """The lines of a text file that are not empty."""
     if not file.is_file():
         raise WrongRequest(f"--captions {file} is not a file.")
     try:
@@ -113,7 +120,7 @@ def embed_captions_file(embedder: Embedder, file: Path, into: Path) -> int:
     captions = [line for line in lines if line.strip()]
     if not captions:
         raise WrongRequest(f"{file} is empty. Expected one caption a line.")
-    return _write(embedder.embed_texts(captions), captions, into)
+    return captions
 
 
 def _write(vectors: Vectors, names: list[str], into: Path) -> int:

@@ -1,0 +1,109 @@
+"""How long does a search among 100,000 photos take, from the words to the sorted hits?
+
+    python benchmarks/search.py           about two minutes on two cores
+
+Compares `Collection.search` with what cannot be saved, in one run: the text tower and one product
+of the matrix with the query. Twice: with the model in the box (64 dimensions, where every detour
+shows) and with the paper's sizes (1,024 dimensions, GRU 1024, random weights).
+"""
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from records import write_record
+
+import vsepp
+from vsepp.search.photos import Embedded, Photo, Photos
+
+PHOTOS, ROUNDS, PER_ROUND, BATCH = 100_000, 9, 20, 1_000
+QUERIES = ("a red circle above a blue square", "a small green ring", "a striped star in:2019")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        models = {"64": vsepp.load(), "1024": paper_sized(Path(folder) / "model")}
+        measured: dict[str, Any] = {"photos": PHOTOS, "n": ROUNDS, "searches_per_round": PER_ROUND}
+        for name, model in models.items():
+            measured[f"{name}_dimensions"] = measure(model, Path(folder) / f"{name}.vse")
+    print(json.dumps(measured, indent=2))
+    write_record(Path(__file__), measured)
+
+
+def measure(model: vsepp.Embedder, file: Path) -> dict[str, Any]:
+    vectors = filled(file, model)
+    with vsepp.Collection.open(file, model) as collection:
+        ways: dict[str, Callable[[str], object]] = {
+            "tower_and_product": lambda text: vectors @ model.embed_texts([text])[0],
+            "search": lambda text: collection.search(text.partition(" in:")[0]),
+            "search_in_a_folder": lambda text: collection.search(f"{text} in:2019"),
+        }
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        for way in ways.values():
+            for text in QUERIES:
+                way(text)  # warm-up: the index is read, the cut-offs are judged
+        for _ in range(ROUNDS):  # side by side: the machine's mood is the same for all
+            for name, way in ways.items():
+                times[name].append(milliseconds(way))
+    ratios = {
+        name: [a / b for a, b in zip(times[name], times["tower_and_product"], strict=True)]
+        for name in ways
+        if name != "tower_and_product"
+    }
+    return {
+        "milliseconds": {
+            name: round(statistics.median(values), 2) for name, values in times.items()
+        },
+        **{
+            f"{name}_to_tower_and_product": {
+                "median": round(statistics.median(values), 2),
+                "spread": [round(min(values), 2), round(max(values), 2)],
+            }
+            for name, values in ratios.items()
+        },
+    }
+
+
+def milliseconds(way: Callable[[str], object]) -> float:
+    started = time.perf_counter()
+    for number in range(PER_ROUND):
+        way(QUERIES[number % len(QUERIES)])
+    return (time.perf_counter() - started) / PER_ROUND * 1000
+
+
+def filled(file: Path, model: vsepp.Embedder) -> np.ndarray:
+    """A collection of random unit vectors in 1,000 folders, and the same vectors as a matrix."""
+    vsepp.Collection.create(file, model).close()
+    generator = np.random.default_rng(0)
+    matrix = generator.standard_normal((PHOTOS, model.dim)).astype(np.float32)
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    photos = Photos.open(file)
+    for start in range(0, PHOTOS, BATCH):
+        photos.put(batch(start, matrix[start : start + BATCH]))
+    photos.close()
+    return matrix
+
+
+def batch(start: int, vectors: np.ndarray) -> Iterator[tuple[Photo, Embedded]]:
+    for number, vector in enumerate(vectors, start=start):
+        path = Path(f"/photos/{2000 + number % 25}/{number % 1000}/{number}.jpg")
+        content = number.to_bytes(16)
+        yield Photo(path, 1, 1, "2020-01-01T00:00:00", 640, 480, content), Embedded(vector, b"")
+
+
+def paper_sized(folder: Path) -> vsepp.Embedder:
+    words = vsepp.Vocabulary.learn(
+        [" ".join(QUERIES), " ".join(f"word{number}" for number in range(10_000))]
+    )
+    plan = vsepp.Architecture(num_words=len(words), size=64, resize=64)
+    model = vsepp.JointEmbedding.build(plan)
+    return vsepp.load(vsepp.Snapshot(model, words, plan).save(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+import os
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from vsepp.errors import WrongRequest
+from vsepp.search.walk import Broken, File, files_below
+
+
+def picture(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8), "red").save(path, "JPEG")
+    return path
+
+
+def names(folder):
+    return [Path(item.path).relative_to(folder).as_posix() for item in files_below(folder)]
+
+
+def test_every_kind_of_picture_at_any_depth_and_nothing_else(tmp_path):
+    for name in ("b.JPG", "a.jpeg", "x/c.png", "x/y/d.webp", "e.gif", "f.bmp", "g.tif", "h.TIFF"):
+        picture(tmp_path / name)
+    for name in ("notes.txt", "film.mp4", "._a.jpg", ".trash/z.jpg", "jpg"):
+        picture(tmp_path / name)
+    assert names(tmp_path) == [
+        "a.jpeg",
+        "b.JPG",
+        "e.gif",
+        "f.bmp",
+        "g.tif",
+        "h.TIFF",
+        "x/c.png",
+        "x/y/d.webp",
+    ]
+
+
+def test_size_and_time_are_those_of_the_file(tmp_path):
+    file = picture(tmp_path / "a.jpg")
+    os.utime(file, ns=(1, 1_600_000_000_123_456_789))
+    (found,) = files_below(tmp_path)
+    assert found == File(str(file), file.stat().st_size, 1_600_000_000_123_456_789)
+    assert list(files_below(file)) == [found]  # a single file, too
+
+
+def test_links_are_followed_and_circles_are_not(tmp_path):
+    picture(tmp_path / "elsewhere" / "a.jpg")
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "linked").symlink_to(tmp_path / "elsewhere")
+    (folder / "zz-again").symlink_to(tmp_path / "elsewhere")
+    (folder / "circle").symlink_to(folder)
+    assert names(folder) == ["linked/a.jpg"]
+
+
+def test_what_cannot_be_read_is_told(tmp_path):
+    (tmp_path / "dangling.jpg").symlink_to(tmp_path / "nothing")
+    os.mkfifo(tmp_path / "pipe.jpg")
+    found = list(files_below(tmp_path))
+    assert [type(item) for item in found] == [Broken, Broken]
+    assert "No such file" in found[0].reason
+    assert found[1].reason == "not a file with content"
+
+
+def test_a_name_that_is_no_text_is_found_all_the_same(tmp_path):
+    raw = os.fsencode(tmp_path) + b"/caf\xe9.jpg"
+    picture(Path(os.fsdecode(raw)))
+    (found,) = files_below(tmp_path)
+    assert os.fsencode(found.path) == raw
+
+
+def test_nothing_is_no_folder(tmp_path):
+    with pytest.raises(WrongRequest, match="neither a folder nor a file"):
+        list(files_below(tmp_path / "nowhere"))

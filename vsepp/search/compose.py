@@ -1,0 +1,70 @@
+"""Puts a query together: words, a photo and words to leave out become one vector.
+
+The parts are added as vectors of length 1, so that any index answers in one search. The weights were
+measured: see benchmarks/LOG.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vsepp.search.embedder import Embedder
+from vsepp.search.query import Query
+from vsepp.search.similarity import Vectors
+
+WORDS = 1.0
+PHOTO = 0.5  # beside words, which say what should be different
+MINUS = -0.75  # all words to leave out, together
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a query is made of: how many words, whether a photo, how many words to leave out."""
+
+    words: int = 0
+    photo: bool = False
+    minus: int = 0
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query as an index takes it; without a vector where the model knows none of its words."""
+
+    vector: Vectors | None  # (1, D)
+    kind: Kind
+    unknown_words: list[str]
+
+
+def question(query: Query, photo: Vectors | None, embedder: Embedder) -> Question:
+    # photo (1, D)
+    judged = [embedder.vocabulary.judged(text) for text in (query.words, *query.minus)]
+    unknown = [word for words in judged for word, known in words if not known]
+    # A text of which the model knows no word says nothing to it.
+    words, *minus = (len(words) if any(known for _, known in words) else 0 for words in judged)
+    kind = Kind(words, photo is not None, sum(minus))
+    parts = []
+    if kind.words:
+        parts.append((WORDS, embedder.embed_texts([query.words])))
+    if photo is not None:
+        parts.append((PHOTO, photo))
+    vector = None
+    if parts and kind.minus:
+        avoided = [text for text, length in zip(query.minus, minus, strict=True) if length]
+        parts.append((MINUS, embedder.embed_texts(avoided).sum(axis=0, keepdims=True)))
+    if parts:
+        vector = composed(parts)
+    return Question(vector, kind, list(dict.fromkeys(unknown)))
+
+
+def composed(parts: Sequence[tuple[float, Vectors]]) -> Vectors:
+    """Queries of length 1 from weighted parts of any length, row by row."""
+    # parts (Q, D) -> queries (Q, D)
+    if len(parts) == 1:
+        return _unit(parts[0][1])
+    return _unit(np.sum([weight * _unit(vectors) for weight, vectors in parts], axis=0))
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)

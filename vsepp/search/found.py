@@ -1,0 +1,65 @@
+"""What a search returns: the hits, and what the user should know about them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from vsepp.search.index import Hit
+
+
+@dataclass(frozen=True)
+class Found:
+    """Hits, the best first. It can be looped over and counted like a list of them."""
+
+    query: str | None
+    image: str | None = None
+    like: str | None = None  # a photo's key
+    hits: Sequence[Hit] = ()
+    min_score: float | None = None  # hits below it were left out
+    unknown_words: Sequence[str] = ()  # of the query: the model has never seen them
+    alike: Mapping[str, Sequence[Hit]] = field(default_factory=dict)  # folded under a hit's key
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, place: int) -> Hit:
+        return self.hits[place]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As `vsepp search --json` prints it."""
+        return {
+            "query": self.query,
+            "image": self.image,
+            "like": self.like,
+            "hits": [_plain(hit) for hit in self.hits],
+            "min_score": self.min_score,
+            "unknown_words": list(self.unknown_words),
+            "alike": {key: [_plain(hit) for hit in hits] for key, hits in self.alike.items()},
+        }
+
+    def table(self) -> str:
+        """Scores and paths, the best first; a line more for what was folded, or for a caption."""
+        lines = ["score   found"]
+        for hit in self.hits:
+            lines.append(f"{hit.score:6.3f}  {getattr(hit, 'caption', hit.path)}")
+            lines += [f"  alike {other.path}" for other in self.alike.get(hit.key, ())]
+        return "\n".join(lines)
+
+    def notes(self) -> list[str]:
+        """What the user should know beside the hits."""
+        notes = []
+        if self.unknown_words:
+            notes.append(f"Words that the model does not know: {', '.join(self.unknown_words)}.")
+        if not self.hits and self.min_score is not None:
+            notes.append(
+                f"No photo scores {self.min_score:.3f} or more. To see the nearest ones anyway: "
+                "--min-score -9"
+            )
+        return notes
+
+
+def _plain(hit: Hit) -> dict[str, Any]:
+    return {**asdict(hit), "path": str(hit.path)}

@@ -1,0 +1,70 @@
+"""Finds the photos below a folder."""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from vsepp.data.pictures import SUFFIXES
+from vsepp.errors import WrongRequest
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that may be a photo. Its path is a string: there may be a million of them."""
+
+    path: str
+    size: int
+    modified: int  # nanoseconds since 1970
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A photo or a folder that could not be read, and why."""
+
+    path: str
+    reason: str
+
+
+def files_below(place: Path) -> Iterator[File | Broken]:
+    """Every picture in a folder and in its folders, or a single file, in the order of names.
+
+    Links are followed, each folder is visited once, and what is hidden (.trash, ._photo.jpg) is not
+    looked at.
+    """
+    if place.is_file():
+        yield _file(str(place))
+    elif place.is_dir():
+        yield from _walk(str(place), set())
+    else:
+        raise WrongRequest(f"{place} is neither a folder nor a file.")
+
+
+def _walk(folder: str, visited: set[tuple[int, int]]) -> Iterator[File | Broken]:
+    try:
+        status = Path(folder).stat()
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        yield Broken(folder, error.strerror or str(error))
+        return
+    if (status.st_dev, status.st_ino) in visited:
+        return
+    visited.add((status.st_dev, status.st_ino))
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _walk(entry.path, visited)
+        elif entry.name.lower().endswith(tuple(SUFFIXES)):
+            yield _file(entry.path)
+
+
+def _file(path: str) -> File | Broken:
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        return Broken(path, error.strerror or str(error))
+    if not stat.S_ISREG(status.st_mode):
+        return Broken(path, "not a file with content")  # reading a pipe would wait for ever
+    return File(path, status.st_size, status.st_mtime_ns)
