@@ -4,6 +4,8 @@
 # make setup   only install
 PYTHON ?= python3
 BIN := .venv/bin
+# Several processes of one thread each are faster than one process of several threads.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test quick setup clean
@@ -17,13 +19,13 @@ test: .venv/.everything-is-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(PYTEST)
 
 quick: .venv/.everything-is-ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 setup: .venv/.everything-is-ready
 

@@ -1,5 +1,6 @@
 """What several tests start from: a picture folder, and a model trained for a few seconds."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ TINY = (
 
 @pytest.fixture(autouse=True)
 def _two_threads():
-    torch.set_num_threads(2)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
 
 
 @pytest.fixture(scope="session")

@@ -33,8 +33,21 @@ def test_help_names_the_verbs_without_torch():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for verb in ("demo", "train", "evaluate", "data", "embed", "index", "search"):
+    verbs = "demo train evaluate reproduce recipes data precompute import embed figures"
+    for verb in f"{verbs} index search serve".split():
         assert verb in done.stdout
+
+
+def test_looking_at_data_needs_no_torch(photo_folder):
+    script = (
+        f"import sys; sys.argv = ['vsepp', 'data', {str(photo_folder)!r}]\n"
+        "from vsepp.cli import app\n"
+        "try: app()\n"
+        "except SystemExit: pass\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
@@ -78,6 +91,18 @@ def test_embedding_imports_no_torch(snapshot_folder, tmp_path):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert np.load(tmp_path / "q.npy").shape == (1, 32)
+
+
+def test_recipes_lists_the_papers_rows():
+    rows = json.loads(vsepp("recipes", "--json").stdout)
+    assert len(rows) == 28
+    for row in rows:
+        assert set(row) == {"row", "name", "needs", "protocol", "expect"}
+        for side in ("captions", "images"):
+            assert set(row["expect"][side]) == {"r1", "r5", "r10", "median_rank"}
+    said = vsepp("recipes").stdout
+    assert "1.11  VSE++ (ResNet, FT), RC+rV" in said
+    assert "default" in said
 
 
 @pytest.fixture
@@ -167,8 +192,39 @@ def test_data_says_what_it_sees(photo_folder):
     said = vsepp("data", photo_folder).stdout
     assert "captions.csv" in said
     assert "train" in said
-    splits = json.loads(vsepp("data", "shapes:64", "--json").stdout)["splits"]
-    assert splits["train"] == {"images": 48, "captions": 240}
+    assert "Ready to train: default" in said
+    seen = json.loads(vsepp("data", "shapes:64", "--json").stdout)
+    assert seen["splits"]["train"] == {"images": 48, "captions": 240}
+    assert seen["missing"]["default"] == []
+    assert "vsepp precompute" in seen["missing"]["features"][0]
+
+
+def test_data_names_what_cannot_be_used_and_what_is_missing(photo_folder):
+    broken = sorted(photo_folder.glob("*.jpg"))[0]
+    broken.write_bytes(b"")
+    table = photo_folder / "captions.csv"
+    rows = table.read_text().splitlines()
+    table.write_text("\n".join([f"{rows[0]},split", *(f"{row},train" for row in rows[1:])]))
+    said = vsepp("data", photo_folder).stdout
+    assert "29 pictures" in said
+    assert f"Left out: 1.\n  {broken}: cannot be read as a picture" in said
+    assert "No test split" in said
+    assert "Needs a split val (give some pictures the split val): default" in said
+
+
+@pytest.mark.slow
+def test_what_is_left_out_of_a_training_is_counted(photo_folder, tmp_path):
+    broken = sorted(photo_folder.glob("*.jpg"))[0]
+    broken.write_bytes(broken.read_bytes()[:-200])
+    arguments = ["train", "default", "--data", photo_folder, "--into", tmp_path / "run", *SETS]
+    arguments += ["--set", "phases.0.epochs=1"]
+    stopped = vsepp(*arguments, code=2).stderr
+    assert f"{broken}: cannot be read as a picture" in stopped
+    skip = ["--set", "data.on_error=skip"]
+    assert "Left out: 1.\n" in vsepp(*arguments, *skip).stderr
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["notes"]["left_out"] == 1
+    for split in ("train", "val", "test"):  # the broken one is in one of them
+        vsepp("evaluate", tmp_path / "run", "--data", photo_folder, "--split", split, *skip)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +239,12 @@ def test_data_says_what_it_sees(photo_folder):
         (["evaluate", ".", "--data", "shapes:64"], "not a snapshot"),
         (["embed", ".", "--into", "x.npy"], "either --images DIR or --captions FILE"),
         (["train", "default"], "Missing option"),
+        (["train", "1.14", "--data", "shapes:64", "--into", "x"], "Take vsepp reproduce 1.14"),
+        (["reproduce", "9.9", "--data", "shapes:64"], "There is no recipe '9.9'"),
+        (["figures", "curves", ".", "--into", "x"], "has no metrics.jsonl"),
+        (["figures", "negatives", ".", "--data", "shapes:64", "--into", "x"], "not a snapshot"),
+        (["figures", "compare", ".", "--data", "shapes:64", "--into", "x"], "Name two snapshots"),
+        (["figures", "curves", "--into", "x"], "Missing argument"),
         (["search", "nowhere.vse", "a dog"], "There is no collection nowhere.vse"),
         (["index", "nowhere", "--into", "x.vse"], "does not exist"),
         (["search", "x.vse", "--image", "nowhere.jpg"], "does not exist"),
@@ -192,6 +254,20 @@ def test_data_says_what_it_sees(photo_folder):
 def test_a_wrong_request_ends_with_two_and_a_reason(arguments, message, tmp_path):
     assert message in vsepp(*arguments, code=2, cwd=tmp_path).stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_figures_are_named_on_standard_output(snapshot_folder, tmp_path):
+    data = ["--data", "shapes:160"]
+    for kind, rest in {
+        "curves": [snapshot_folder],
+        "negatives": [snapshot_folder, *data, "--split", "val", "--seed", "2"],
+        "compare": [snapshot_folder, snapshot_folder, *data, "--set", "data.on_error=skip"],
+    }.items():
+        said = vsepp("figures", kind, *rest, "--into", tmp_path).stdout.splitlines()
+        assert said == [str(tmp_path / f"{kind}.png"), str(tmp_path / f"{kind}.html")]
+        assert (tmp_path / f"{kind}.png").stat().st_size > 10_000
+        assert (tmp_path / f"{kind}.html").read_text().startswith("<!doctype html>")
 
 
 @pytest.mark.slow

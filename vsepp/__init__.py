@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Architecture": "vsepp.encoders.joint",
+    "Architecture": "vsepp.encoders.architecture",
     "Batch": "vsepp.data.batches",
     "CaptionedImage": "vsepp.data.captioned",
     "Collection": "vsepp.search.collection",
@@ -32,6 +32,7 @@ _HOMES = {
     "open_data": "vsepp.data.collections",
     "order_similarity": "vsepp.equations.similarity",
     "ranks": "vsepp.equations.ranking",
+    "reproduce": "vsepp.experiments.reproduce",
     "sum_of_hinges": "vsepp.equations.losses",
     "train": "vsepp.training.loop",
 }
@@ -43,13 +44,15 @@ if TYPE_CHECKING:
     from vsepp.data.captioned import CaptionedImage
     from vsepp.data.collections import open_data
     from vsepp.data.tokens import Vocabulary
-    from vsepp.encoders.joint import Architecture, JointEmbedding
+    from vsepp.encoders.architecture import Architecture
+    from vsepp.encoders.joint import JointEmbedding
     from vsepp.encoders.snapshot import Snapshot
     from vsepp.equations.losses import max_of_hinges, sum_of_hinges
     from vsepp.equations.ranking import Recall, ranks
     from vsepp.equations.similarity import inner_product, order_similarity
     from vsepp.evaluation.retrieval import Retrieval, evaluate
     from vsepp.experiments.recipe import Recipe
+    from vsepp.experiments.reproduce import reproduce
     from vsepp.search.collection import Collection
     from vsepp.search.embedder import Embedder, load
     from vsepp.search.index import Hit

@@ -8,13 +8,17 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vsepp.errors import WorkFailed, WrongRequest
+
+if TYPE_CHECKING:
+    from vsepp.data.troubles import OnError
+    from vsepp.experiments.figures import Figure
 
 app = typer.Typer(
     name="vsepp",
@@ -24,11 +28,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+figures = typer.Typer(help="Draw what runs and models do.", no_args_is_help=True)
+app.add_typer(figures, name="figures")
+
 Data = Annotated[str, typer.Option(help="A path, or shapes:N for the built-in world.")]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe: loss.margin=0.1"),
 ]
+Seed = Annotated[int, typer.Option(help="Of the examples that are drawn.")]
+IntoFolder = Annotated[Path, typer.Option(help="Where the PNG and the HTML page go.")]
 Model = Annotated[
     Path | None, typer.Option(help="A snapshot's folder; default: the collection's own model.")
 ]
@@ -38,7 +47,7 @@ QUERY_LANGUAGE = (
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-def verb(function: Callable[..., None]) -> Callable[..., None]:
+def verb(function: Callable[..., None], among: typer.Typer = app) -> Callable[..., None]:
     """Register a verb whose expected errors end in a message and an exit code, not a traceback."""
 
     @wraps(function)
@@ -48,6 +57,9 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
         except WrongRequest as error:
             _complain(error)
             raise typer.Exit(2) from error
+        except BrokenPipeError as error:  # the reader has seen enough, such as `| head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from error
         except (WorkFailed, OSError) as error:
             _complain(error)
             raise typer.Exit(1) from error
@@ -55,30 +67,38 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
             _complain(f'{error}. To train and evaluate: pip install "vsepp[train]"')
             raise typer.Exit(1) from error
 
-    app.command()(guarded)
+    among.command(function.__name__.rstrip("_"))(guarded)  # import_ is called import
     return guarded
 
 
 @verb
 def demo(
-    out: Annotated[Path, typer.Option(help="Where models and picture go.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option(help="Where models, scenes and picture go.")] = Path(
+        "runs/demo"
+    ),
     seed: Annotated[int, typer.Option(help="Of the three trainings.")] = 0,
-    no_serve: Annotated[
-        bool,
-        typer.Option("--no-serve", help="End with the table and the picture (it always does)."),
-    ] = False,
+    serve: Annotated[
+        bool | None,
+        typer.Option(
+            "--serve/--no-serve",
+            help="Open the page that searches the held-out scenes; default: in a terminal.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """The whole story on built-in pictures: train three models, compare them, draw what they find."""
+    """The whole story on built-in pictures: train three models, compare them, search with the best."""
     from vsepp.evaluation.report import text
     from vsepp.experiments.demo import demo as run_demo
 
     result = run_demo(out, seed)
     if as_json:
-        print(json.dumps(result.as_dict()))
-        return
-    print(text(list(result.rows.items())))
-    print(f"{result.seconds:.0f} s. What each model retrieved: {result.picture}")
+        print(json.dumps(result.as_dict()), flush=True)
+    else:
+        print(text(list(result.rows.items())))
+        print(f"{result.seconds:.0f} s. What each model retrieved: {result.picture}")
+        print(f"Search the held-out scenes: vsepp serve {result.collection}", flush=True)
+    if sys.stdout.isatty() and not as_json if serve is None else serve:
+        _serve(result.collection, port=0)
 
 
 @verb
@@ -93,15 +113,23 @@ def train(
     ] = False,
 ) -> None:
     """Learn a joint space and keep the snapshot with the best recall sum on validation pictures."""
-    from vsepp.data.collections import open_data
+    from vsepp.experiments.opening import open_checked, summary
     from vsepp.experiments.recipe import Recipe
     from vsepp.experiments.run import run
 
     chosen = Recipe.load(recipe, changes or ())
-    collection = open_data(data)
+    if chosen.seeds > 1 or chosen.model_of:
+        raise WrongRequest(f"vsepp train makes one model. Take vsepp reproduce {recipe}.")
+    collection = open_checked(data, chosen.data.on_error)
     _say(f"Taken for {collection.name}.")
-    best = run(chosen, collection, into, resume)
+    try:
+        best = run(chosen, collection, into, resume)
+    except KeyboardInterrupt:
+        _say(f"Interrupted. What has been learned is in {into}; go on from there with --resume.")
+        raise
     _say(f"Best: rsum {best.validation.rsum:.1f} on {chosen.data.validate}, epoch {best.epoch}.")
+    if collection.left_out:
+        _say(summary(collection.left_out))
     _say(f"Measure it: vsepp evaluate {into} --data {data}")
 
 
@@ -111,13 +139,17 @@ def evaluate(
     data: Data,
     split: Annotated[str, typer.Option(help="The split to measure on.")] = "test",
     protocol: Annotated[str, typer.Option(help="full, 1k, 5x1k or 5k.")] = "full",
+    changes: Changes = None,
     as_json: Json = False,
 ) -> None:
     """R@K of a snapshot, in the paper's columns."""
     from vsepp.evaluation.report import text
     from vsepp.experiments.measure import measure
+    from vsepp.experiments.opening import summary
 
-    result = measure(snapshot, data, split, protocol)
+    result, left_out = measure(snapshot, data, split, protocol, _on_error(changes))
+    if left_out:
+        _say(summary(left_out))
     if as_json:
         print(json.dumps(result.as_dict()))
     else:
@@ -125,26 +157,77 @@ def evaluate(
 
 
 @verb
+def reproduce(
+    row: Annotated[str, typer.Argument(help="A row of the paper such as 1.11, or table:2.")],
+    data: Data,
+    into: Annotated[Path, typer.Option(help="Where runs and result files go.")] = Path("runs"),
+    changes: Changes = None,
+    as_json: Json = False,
+) -> None:
+    """Train what a row of the paper needs, measure it, and set it beside the printed one."""
+    from vsepp.experiments.reproduce import reproduce as reproduce_row
+
+    report = reproduce_row(row, data, into, changes or ())
+    print(json.dumps(report.as_dict()) if as_json else report.text())
+
+
+@verb
+def recipes(as_json: Json = False) -> None:
+    """The recipes: our own, and the rows of the paper that its authors trained."""
+    from vsepp.experiments.catalogue import paper_rows, text
+
+    print(json.dumps(paper_rows()) if as_json else text())
+
+
+@verb
 def data(
     path: Annotated[str, typer.Argument(help="A path, or shapes:N for the built-in world.")],
     as_json: Json = False,
 ) -> None:
-    """Say what a path is taken for, and how many pictures and captions each split has."""
-    from vsepp.data.collections import open_data
+    """Say what a path is taken for, what is in it, and what it lacks for which recipe."""
+    from vsepp.experiments.readiness import describe
 
-    collection = open_data(path)
-    if as_json:
-        splits = {n: {"images": i, "captions": c} for n, (i, c) in collection.splits.items()}
-        print(json.dumps({"name": collection.name, "splits": splits}))
-        return
-    print(f"Taken for {collection.name}.")
-    for name, (images, captions) in collection.splits.items():
-        print(f"  {name:<8}{images:>9,} pictures{captions:>10,} captions")
-    missing = [name for name in ("train", "val", "test") if name not in collection.splits]
-    if missing:
-        print(
-            f"No {' and no '.join(missing)} split: training needs train and val, evaluation test."
-        )
+    description = describe(path)
+    print(json.dumps(description.as_dict()) if as_json else description.text())
+
+
+@verb
+def precompute(
+    data: Annotated[str, typer.Argument(help="A path, or shapes:N for the built-in world.")],
+    backbone: Annotated[str, typer.Option(help="The net: any of timm's, such as resnet152.")],
+    into: Annotated[Path, typer.Option(help="Where the features and captions go.")],
+    crops: Annotated[int, typer.Option(help="1: the middle; 10: the mean of ten crops.")] = 1,
+    changes: Changes = None,
+) -> None:
+    """Features of a frozen net, once and for all: train on them in minutes."""
+    from vsepp.experiments.keys import read_keys
+    from vsepp.experiments.opening import open_checked, summary
+    from vsepp.experiments.precompute import PrecomputeKeys, precompute
+
+    keys = read_keys(PrecomputeKeys, changes or ())
+    collection = open_checked(data, keys.data.on_error)
+    _say(f"Taken for {collection.name}.")
+    for split, pictures in precompute(collection, backbone, crops, into, keys.model).items():
+        _say(f"  {split:<8}{pictures:>9,} pictures")
+    if collection.left_out:
+        _say(summary(collection.left_out))
+    _say(f"Train on them: vsepp train features --data {into} --into DIR")
+
+
+@verb
+def import_(
+    checkpoint: Annotated[Path, typer.Argument(help="The authors' model_best.pth.tar.")],
+    vocabulary: Annotated[Path, typer.Option(help="Its words: coco_vocab.pkl, or a JSON file.")],
+    into: Annotated[Path, typer.Option(help="Where the snapshot goes.")],
+) -> None:
+    """Make a snapshot of a model that the authors released, without running anything of it."""
+    from vsepp.encoders.released import read_release
+
+    snapshot = read_release(checkpoint, vocabulary)
+    snapshot.save(into)
+    plan = snapshot.architecture
+    _say(f"{plan.backbone}, {plan.dim} dimensions, {plan.num_words:,} words, {plan.similarity}.")
+    _say(f"Measure it: vsepp evaluate {into} --data DATA")
 
 
 @verb
@@ -227,6 +310,106 @@ def search(
     elif found.hits:
         # Bytes: a name that is no valid UTF-8 comes out as it is, ready for another program.
         sys.stdout.buffer.write(os.fsencode(f"{found.table()}\n"))
+
+
+@verb
+def serve(
+    collection: Annotated[Path, typer.Argument(help="A file that vsepp index made.")],
+    host: Annotated[
+        str, typer.Option(help="0.0.0.0 lets other machines in; they need the token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="VSEPP_TOKEN",
+            help="What visitors must know; made up and shown where other machines are let in.",
+        ),
+    ] = None,
+    show: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open", help="Open the page in the browser; default: in a terminal."
+        ),
+    ] = None,
+    model: Model = None,
+) -> None:
+    """Search a collection in the browser, and over REST, until Ctrl-C."""
+    _serve(collection, host, port, token, sys.stdout.isatty() if show is None else show, model)
+
+
+def _serve(
+    collection: Path,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    show: bool = True,
+    model: Path | None = None,
+) -> None:
+    from vsepp.search.collection import Collection
+    from vsepp.search.embedder import load
+    from vsepp.service.serve import serve
+
+    with Collection.open(collection, load(model) if model else None) as photos:
+        serve(photos, host, port, token, show)
+
+
+figure = partial(verb, among=figures)
+
+
+@figure
+def curves(
+    runs: Annotated[list[Path], typer.Argument(help="Folders that vsepp train wrote into.")],
+    into: IntoFolder,
+) -> None:
+    """Learning curves of some runs, and how their losses behave (Fig. 2, Sec. 3.6)."""
+    from vsepp.experiments.figures import curves
+
+    _name(curves(runs, into))
+
+
+@figure
+def negatives(
+    snapshot: Annotated[Path, typer.Argument(help="A folder that vsepp train made.")],
+    data: Data,
+    into: IntoFolder,
+    split: Annotated[str, typer.Option(help="The split that the batch is drawn from.")] = "train",
+    seed: Seed = 0,
+    changes: Changes = None,
+) -> None:
+    """Hard negatives in a random batch of 128, and what they cost (Fig. 3)."""
+    from vsepp.experiments.figures import negatives
+
+    _name(negatives(snapshot, data, into, split, seed, _on_error(changes)))
+
+
+@figure
+def compare(
+    snapshots: Annotated[list[Path], typer.Argument(help="Two folders that vsepp train made.")],
+    data: Data,
+    into: IntoFolder,
+    split: Annotated[str, typer.Option(help="The split that is searched.")] = "test",
+    seed: Seed = 0,
+    changes: Changes = None,
+) -> None:
+    """The captions that two models rank first for the same pictures (Fig. A.1)."""
+    from vsepp.experiments.figures import compare
+
+    _name(compare(snapshots, data, into, split, seed, _on_error(changes)))
+
+
+def _on_error(changes: list[str] | None) -> "OnError":
+    from vsepp.experiments.keys import read_keys
+    from vsepp.experiments.opening import UseKeys
+
+    return read_keys(UseKeys, changes or ()).data.on_error
+
+
+def _name(figure: "Figure") -> None:
+    for remark in figure.remarks:
+        _say(remark)
+    print(figure.drawing)
+    print(figure.page)
 
 
 def _say(text: str) -> None:

@@ -3,13 +3,14 @@ import pytest
 import torch
 
 from vsepp.data.batches import Pairs, Pictures, padded
+from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
 
 
 @pytest.fixture(scope="module")
 def pairs(world):
     items = world.split("train")
-    return Pairs(items, Vocabulary.learn(c for i in items for c in i.captions), 64, 64)
+    return Pairs(items, Vocabulary.learn(c for i in items for c in i.captions), View(64, 64))
 
 
 def test_padding_by_hand():
@@ -43,7 +44,7 @@ def test_a_picture_stands_beside_its_caption(pairs):
         assert np.array_equal(image, expected)
 
 
-@pytest.mark.parametrize("crop", ["center", "random"])
+@pytest.mark.parametrize("crop", ["center", "random_resized"])
 def test_batches_repeat_with_their_seed(pairs, crop):
     def epochs(seed):
         batches = pairs.batches(32, crop, seed)
@@ -76,7 +77,7 @@ def test_features_take_the_place_of_pictures(pairs):
 
 
 def test_pictures_are_kept_only_while_they_fit(world):
-    pictures = Pictures(world.items, 64, 64, memory=5 * 3 * 64 * 64)
+    pictures = Pictures(world.items, View(64, 64), memory=5 * 3 * 64 * 64)
     for index in range(10):
-        pictures.center(index)
+        pictures.fixed(index)
     assert len(pictures._kept) == 5

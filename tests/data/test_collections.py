@@ -89,9 +89,12 @@ def test_flickr8k(flickr8k):
     ("table", "message"),
     [
         ("image,caption\na.jpg,\n", "line 2: a.jpg has no caption"),
-        ("image,caption\nb.jpg,x\n", "names b.jpg"),
-        ("photo,caption\na.jpg,x\n", "no picture is named"),
-        ("image,caption\n", "no rows"),
+        ("image,caption\nb.jpg,x\n", "line 2: b.jpg is neither in"),
+        (
+            "photo,caption\na.jpg,x\n",
+            "expected the columns image and caption, found 'photo, caption'",
+        ),
+        ("image,caption\n", "has no rows that can be used"),
         ("image,caption\na.jpg,one, two\n", "line 2: more cells than columns"),
         ("image,caption,split\na.jpg,x,train\na.jpg,y,test\n", "line 3: a.jpg is in split 'test'"),
     ],
@@ -106,13 +109,13 @@ def test_what_is_wrong_with_a_table_is_said(tmp_path, table, message):
 @pytest.mark.parametrize("label", [b"[1]", b'{"captions": null}', b'{"captions": [3, {}]}'])
 def test_a_label_without_captions_is_named(tmp_path, label):
     shard(tmp_path / "a.tar", {"a.jpg": jpeg(), "a.json": label})
-    with pytest.raises(WrongRequest, match=r"a\.jpg has no captions"):
+    with pytest.raises(WrongRequest, match=r"a\.jpg: has no captions|a\.json: a caption is"):
         open_data(tmp_path)
 
 
 def test_a_picture_without_label_and_a_broken_shard_are_named(tmp_path):
     shard(tmp_path / "a.tar", {"a.jpg": jpeg()})
-    with pytest.raises(WrongRequest, match=r"a\.jpg has no captions.*a\.json"):
+    with pytest.raises(WrongRequest, match=r"a\.jpg: has no captions.*a\.json"):
         open_data(tmp_path / "a.tar")
     (tmp_path / "a.tar").write_bytes(b"no tar at all")
     with pytest.raises(WrongRequest, match="cannot be read"):

@@ -45,7 +45,8 @@ def test_what_is_wrong_is_said(tmp_path):
     table = tmp_path / "dataset_x.json"
     for content, message in (
         ("{", "is not Karpathy's JSON"),
-        ('{"images": [{"filename": "a.jpg"}]}', "is not Karpathy's JSON"),
+        ('{"images": [{"filename": "a.jpg"}]}', "image 0: expected filename, split and sentences"),
+        ('{"images": [3]}', "image 0: expected filename, split and sentences"),
         ('["images"]', "is not Karpathy's JSON"),
         ('{"images": []}', "names no pictures"),
     ):
@@ -53,14 +54,21 @@ def test_what_is_wrong_is_said(tmp_path):
         with pytest.raises(WrongRequest, match=message):
             open_data(tmp_path)
     write(table, entry("a.jpg", captions=[]))
-    with pytest.raises(WrongRequest, match=r"image 0 \(a\.jpg\) has no captions"):
+    with pytest.raises(WrongRequest, match=r"image 0: a\.jpg has no captions"):
         open_data(tmp_path)
     write(table, entry("a.jpg"), entry("b.jpg"))
     with pytest.raises(WrongRequest, match=r"names a\.jpg, which is in none of"):
         open_data(tmp_path)
     picture(tmp_path / "a.jpg")
-    with pytest.raises(WrongRequest, match=r"names 1 pictures.*the first is b\.jpg"):
+    with pytest.raises(WrongRequest, match=r"names b\.jpg, which is not in"):
         open_data(tmp_path)
+    write(table, entry("a.jpg"), entry("a.jpg", "test"))
+    with pytest.raises(WrongRequest, match=r"names a\.jpg twice"):
+        open_data(tmp_path)
+    write(table, entry("a.jpg", captions=["one", " "]))
+    with pytest.raises(WrongRequest, match=r"image 0: a\.jpg has an empty caption"):
+        open_data(tmp_path)
+    assert open_data(tmp_path, "skip").items[0].captions == ("one",)
     write(tmp_path / "dataset_y.json", entry("a.jpg"))
     with pytest.raises(WrongRequest, match="several collections"):
         open_data(tmp_path)

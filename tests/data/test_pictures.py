@@ -4,7 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from vsepp.data.pictures import center_crop, open_picture, random_resized_crop, shrink
+from vsepp.data.pictures import (
+    View,
+    center_crop,
+    open_picture,
+    random_crop,
+    random_resized_crop,
+    shrink,
+    squeeze,
+    ten_crops,
+)
 from vsepp.errors import WorkFailed
 
 
@@ -19,6 +28,43 @@ def test_center_crop_takes_the_middle():
     assert pixels.shape == (3, 51, 51)
     assert pixels[0, 25, 25] == pytest.approx(127, abs=2)
     assert pixels[1, 25, 25] == pytest.approx(127, abs=2)
+
+
+def test_ten_crops_are_corners_middle_and_their_mirror_images():
+    picture = gradient(101, 51)
+    crops = ten_crops(picture, 31)
+    whole = np.asarray(picture).transpose(2, 0, 1)
+    corners = [whole[:, y : y + 31, x : x + 31] for y in (0, 20) for x in (0, 70)]
+    assert crops.shape == (10, 3, 31, 31)
+    assert np.array_equal(crops[:4], corners)
+    assert np.array_equal(crops[4], center_crop(picture, 31))
+    assert np.array_equal(crops[5:], crops[:5, :, :, ::-1])
+
+
+def test_the_papers_random_crop_is_a_square_of_the_picture():
+    picture = gradient(60, 40)
+    whole = np.asarray(picture).transpose(2, 0, 1)
+    generator = np.random.default_rng(0)
+    lefts, tops = set(), set()
+    for _ in range(300):
+        crop = random_crop(picture, 32, generator)
+        left = int(np.flatnonzero(whole[0, 0] == crop[0, 0, 0])[0])
+        top = int(np.flatnonzero(whole[1, :, 0] == crop[1, 0, 0])[0])
+        assert np.array_equal(crop, whole[:, top : top + 32, left : left + 32])
+        lefts.add(left)
+        tops.add(top)
+    assert (min(lefts), max(lefts)) == (0, 28)
+    assert (min(tops), max(tops)) == (0, 8)
+
+
+def test_a_squeezed_picture_shows_all_of_it():
+    pixels = np.asarray(squeeze(gradient(400, 100), 50))
+    assert pixels.shape == (50, 50, 3)
+    assert pixels[0, 0, 0] < 10
+    assert pixels[0, -1, 0] > 245
+    view = View(size=40, resize=50, square=True)
+    assert view.resized(gradient(400, 100)).size == (50, 50)
+    assert View(size=40, resize=50, crops=10).cut(gradient(60, 50)).shape == (10, 3, 40, 40)
 
 
 def test_shrink_measures_the_short_side():

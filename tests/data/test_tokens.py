@@ -1,8 +1,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
-from vsepp.data.tokens import Vocabulary
+from vsepp.data.tokens import SPECIALS, Vocabulary
+from vsepp.data.treebank import CUTTERS
+from vsepp.errors import WrongRequest
 
 CAPTIONS = ["A dog runs.", "A dog sleeps!", "the cat"]
 
@@ -82,6 +85,27 @@ def test_saved_and_loaded_it_cuts_the_same(tmp_path):
     assert len(loaded) == len(vocabulary)
 
 
+def test_words_of_elsewhere_keep_their_ids_and_their_cutter(tmp_path):
+    ids = {"<unk>": 0, "n't": 1, "<end>": 2, "do": 3, "<start>": 4, "<pad>": 5, ".": 6}
+    Vocabulary.of_ids(ids, "nltk-3.10").save(tmp_path / "tokenizer.json")
+    loaded = Vocabulary.load(tmp_path / "tokenizer.json")
+    assert loaded.encode(["Don't!", "don't. do", ""]) == [
+        [4, 3, 1, 0, 2],
+        [4, 3, 1, 6, 3, 2],
+        [4, 2],
+    ]
+    assert len(loaded) == 7
+    assert loaded.encode(["<pad> do <end>"])[0].count(5) == 0  # nor can such be smuggled in here
+    with pytest.raises(Exception, match="expected"):
+        Tokenizer.from_file(str(tmp_path / "tokenizer.json"))  # it would cut captions differently
+
+
+def test_an_unknown_cutter_is_said(tmp_path):
+    (tmp_path / "tokenizer.json").write_text('{"cutter": "nltk-9"}')
+    with pytest.raises(WrongRequest, match=r"'nltk-9'\. Known: nltk-3"):
+        Vocabulary.load(tmp_path / "tokenizer.json")
+
+
 @given(st.lists(st.text(), max_size=6), st.text())
 def test_any_text_can_be_learned_and_encoded(captions, query):
     vocabulary = Vocabulary.learn(captions)
@@ -91,3 +115,10 @@ def test_any_text_can_be_learned_and_encoded(captions, query):
     assert all(0 < number < len(vocabulary) for number in ids)
     unknown = vocabulary.tokenizer.token_to_id("<unk>")
     assert not any(unknown in ids for ids in vocabulary.encode(captions))
+
+
+def test_unknown_words_of_a_vocabulary_with_rules_of_its_own():
+    ids = {word: number for number, word in enumerate((*SPECIALS, "a", "dog", "does", "n't"))}
+    released = Vocabulary.of_ids(ids, next(iter(CUTTERS)))
+    assert released.unknown_words("A dog doesn't fly, a dog.") == ["fly"]
+    assert released.judged("a cat") == [("a", True), ("cat", False)]

@@ -2,9 +2,10 @@ import pytest
 import torch
 
 from vsepp.data.batches import Batch
+from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.caption import CaptionEncoder
 from vsepp.encoders.image import normalized
-from vsepp.encoders.joint import Architecture, JointEmbedding
+from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 
 PLAN = {"num_words": 20, "size": 32, "resize": 32, "dim": 16, "word_dim": 8}

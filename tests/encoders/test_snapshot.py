@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 
 import vsepp
-from vsepp.data.pictures import center_crop, open_picture, shrink
 from vsepp.data.tokens import Vocabulary
-from vsepp.encoders.joint import Architecture, JointEmbedding
+from vsepp.encoders.architecture import Architecture
+from vsepp.encoders.joint import JointEmbedding
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 
@@ -37,9 +37,8 @@ def odd_pictures():
 
 
 def torch_vectors(snapshot):
-    plan, model = snapshot.architecture, snapshot.model
-    pictures = [shrink(open_picture(p, plan.resize), plan.resize) for p in odd_pictures()]
-    pixels = np.stack([center_crop(picture, plan.size) for picture in pictures])
+    view, model = snapshot.architecture.view, snapshot.model
+    pixels = np.stack([view.cut(view.resized(picture)) for picture in odd_pictures()])
     words = [torch.tensor([ids]) for ids in snapshot.vocabulary.encode(TEXTS)]
     with torch.no_grad():
         images = model.embed_images(torch.from_numpy(pixels)).numpy()
@@ -69,17 +68,41 @@ def test_onnx_and_torch_agree(snapshot_folder):
         {"backbone": "small", "absolute": True, "project_captions": True},
         {"backbone": "tf_efficientnet_lite0", "size": 96, "resize": 112},
         {"backbone": "vgg11", "size": 64, "resize": 64, "dim": 8},
+        {"backbone": "small", "crops": 10, "square": True},
+        {"backbone": "small", "caption_encoder": "bag"},
     ],
-    ids=["image norm kept", "absolute, with W_g", "EfficientNet", "VGG"],
+    ids=[
+        "image norm kept",
+        "absolute, with W_g",
+        "EfficientNet",
+        "VGG",
+        "ten crops, squeezed",
+        "bag of words",
+    ],
 )
 def test_onnx_and_torch_agree_for_every_kind_of_model(keys, tmp_path):
     vocabulary = Vocabulary.learn(TEXTS[:2])
     plan = Architecture(
-        len(vocabulary), **{"size": 32, "resize": 40, "dim": 24, "word_dim": 12} | keys
+        num_words=len(vocabulary), **{"size": 32, "resize": 40, "dim": 24, "word_dim": 12} | keys
     )
     torch.manual_seed(0)
     Snapshot(JointEmbedding.build(plan).eval(), vocabulary, plan).save(tmp_path)
     check_that_onnx_agrees(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_model_of_features_embeds_features(tmp_path):
+    vocabulary = Vocabulary.learn(TEXTS[:2])
+    plan = Architecture(num_words=len(vocabulary), backbone="features:40", dim=24, word_dim=12)
+    model = JointEmbedding.build(plan).eval()
+    Snapshot(model, vocabulary, plan).save(tmp_path)
+    features = torch.randn(1500, 40)
+    embedder = vsepp.load(tmp_path)
+    with torch.no_grad():
+        expected = Snapshot.load(tmp_path).model.embed_images(features).numpy()
+    np.testing.assert_allclose(embedder.embed_features(features.numpy()), expected, atol=1e-5)
+    with pytest.raises(WrongRequest, match=r"trained on features:40.*model\.backbone"):
+        embedder.embed_images(odd_pictures())
 
 
 @pytest.mark.slow

@@ -183,7 +183,7 @@ def test_a_protocol_needs_its_images():
 @pytest.mark.slow
 def test_every_image_is_embedded_once(world, snapshot_folder, monkeypatch):
     snapshot = Snapshot.load(snapshot_folder)
-    pairs = Pairs(world.split("test"), snapshot.vocabulary, 64, 64)
+    pairs = Pairs(world.split("test"), snapshot.vocabulary, snapshot.architecture.view)
     embedded = []
     embed_images = snapshot.model.embed_images
     monkeypatch.setattr(
@@ -200,7 +200,7 @@ def test_every_image_is_embedded_once(world, snapshot_folder, monkeypatch):
 def test_evaluation_leaves_the_model_in_its_mode(world, snapshot_folder):
     """The release stayed in evaluation mode after its first validation."""
     snapshot = Snapshot.load(snapshot_folder)
-    pairs = Pairs(world.split("test"), snapshot.vocabulary, 64, 64)
+    pairs = Pairs(world.split("test"), snapshot.vocabulary, snapshot.architecture.view)
     for mode in (True, False):
         snapshot.model.train(mode)
         evaluate(snapshot.model, pairs)

@@ -2,9 +2,11 @@ import json
 
 import pytest
 from PIL import Image
+from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from vsepp.cli import app
+from vsepp.search.collection import Collection
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +27,31 @@ def test_the_demo_end_to_end(tmp_path, monkeypatch):
     assert result["seconds"] > 0
     with Image.open(result["picture"]) as picture:
         assert picture.width > 800
-    # a second demo in the same place starts anew
-    again = CliRunner().invoke(app, [word for word in words if word != "--json"])
-    assert again.exit_code == 0, again.stderr
-    assert "caption retrieval" in again.stdout
+    with Collection.open(result["collection"]) as scenes:
+        assert len(scenes) == 20 == len(list((tmp_path / "scenes").glob("*.png")))
+        assert scenes.embedder.folder == tmp_path / "demo-vse++"
+        (found,) = scenes.search("a red circle", k=1, min_score=-9)
+        assert found.path.parent == tmp_path / "scenes"
+
+
+def test_a_second_demo_starts_anew_and_serves_its_scenes(tmp_path, monkeypatch):
+    monkeypatch.setattr("vsepp.experiments.demo.WORLD", "shapes:32")
+    answers = []
+
+    def visit(app, door):
+        """Take the place of the endless loop: ask once."""
+        with TestClient(app, "http://127.0.0.1") as client:
+            answers.append(client.get("/api/health").json())
+
+    monkeypatch.setattr("vsepp.service.serve._run", visit)
+    for ending, served in (("--no-serve", 0), ("--serve", 1)):
+        done = CliRunner().invoke(app, ["demo", ending, "--json", "--out", str(tmp_path)])
+        assert done.exit_code == 0, done.stderr
+        assert json.loads(done.stdout)["collection"] == str(tmp_path / "scenes.vse")
+        assert len(answers) == served
+    assert answers == [{"status": "ok", "photos": 4}]
+    assert "http://127.0.0.1:" in done.stderr
+    table = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])  # no terminal: not served
+    assert "caption retrieval" in table.stdout
+    assert f"vsepp serve {tmp_path / 'scenes.vse'}" in table.stdout
+    assert len(answers) == 1

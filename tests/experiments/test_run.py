@@ -22,8 +22,7 @@ def metrics(folder):
 
 def validated(folder, world):
     snapshot = Snapshot.load(folder)
-    plan = snapshot.architecture
-    pairs = Pairs(world.split("val"), snapshot.vocabulary, plan.size, plan.resize)
+    pairs = Pairs(world.split("val"), snapshot.vocabulary, snapshot.architecture.view)
     return evaluate(snapshot.model, pairs)
 
 
@@ -61,7 +60,7 @@ def test_two_runs_with_one_seed_are_equal(world, tmp_path):
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize("crop", ["center", "random"])
+@pytest.mark.parametrize("crop", ["center", "ten", "random", "random_resized"])
 def test_a_frozen_backbone_trains_from_pictures_and_from_features(world, tmp_path, crop):
     keys = [*TINY, "model.finetune=false", "model.backbone=resnet18", f"data.crop={crop}"]
     best = run(Recipe.load("demo-vse++", keys), world, tmp_path)

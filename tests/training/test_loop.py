@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from vsepp.data.batches import Pairs
+from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
-from vsepp.encoders.joint import Architecture, JointEmbedding
+from vsepp.encoders.architecture import Architecture
+from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges, sum_of_hinges
 from vsepp.training.loop import Epoch, Phase, Step, steps_and_epochs, train
 
@@ -13,14 +15,14 @@ from vsepp.training.loop import Epoch, Phase, Step, steps_and_epochs, train
 @pytest.fixture(scope="module")
 def pairs(world):
     items = world.split("train")[:24]
-    return Pairs(items, Vocabulary.learn(c for i in items for c in i.captions), 32, 32)
+    return Pairs(items, Vocabulary.learn(c for i in items for c in i.captions), View(32, 32))
 
 
 @pytest.fixture
 def model():
     torch.manual_seed(0)
     return JointEmbedding.build(
-        Architecture(60, size=32, resize=32, dim=16, word_dim=8), finetune=True
+        Architecture(num_words=60, size=32, resize=32, dim=16, word_dim=8), finetune=True
     )
 
 
@@ -56,7 +58,7 @@ def test_the_same_seed_gives_the_same_weights(pairs):
     results = []
     for _ in range(2):
         torch.manual_seed(3)
-        plan = Architecture(60, size=32, resize=32, dim=16, word_dim=8)
+        plan = Architecture(num_words=60, size=32, resize=32, dim=16, word_dim=8)
         model = JointEmbedding.build(plan, finetune=True)
         list(train(model, pairs.batches(40, seed=5), [Phase(2, 1e-3, max_of_hinges)]))
         results.append(weights(model))
@@ -80,7 +82,7 @@ def step_by_hand(model, batch, phase, clip):
 
 def test_one_step_is_adam_on_the_clipped_sum(model, pairs):
     twin = JointEmbedding.build(
-        Architecture(60, size=32, resize=32, dim=16, word_dim=8), finetune=True
+        Architecture(num_words=60, size=32, resize=32, dim=16, word_dim=8), finetune=True
     )
     twin.load_state_dict(model.state_dict())
     phase = Phase(1, 1e-3, partial(sum_of_hinges, margin=0.3))
@@ -94,7 +96,7 @@ def test_one_step_is_adam_on_the_clipped_sum(model, pairs):
 def test_phases_keep_the_optimisers_state(model, pairs):
     """Two phases alike are one phase of twice the length."""
     twin = JointEmbedding.build(
-        Architecture(60, size=32, resize=32, dim=16, word_dim=8), finetune=True
+        Architecture(num_words=60, size=32, resize=32, dim=16, word_dim=8), finetune=True
     )
     twin.load_state_dict(model.state_dict())
     phase = Phase(1, 1e-3, sum_of_hinges)
@@ -136,7 +138,7 @@ def test_a_gpu_gives_the_losses_of_the_cpu(pairs):
     losses = []
     for device in ("cpu", "cuda"):
         torch.manual_seed(0)
-        plan = Architecture(60, size=32, resize=32, dim=16, word_dim=8)
+        plan = Architecture(num_words=60, size=32, resize=32, dim=16, word_dim=8)
         model = JointEmbedding.build(plan, finetune=True).to(device)
         epochs = train(model, pairs.batches(40), [Phase(2, 1e-4, sum_of_hinges)])
         losses.append([epoch.loss for epoch in epochs])

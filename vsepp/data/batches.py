@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from threading import Lock
-from typing import Literal
 
 import numpy as np
 import torch
@@ -13,10 +12,10 @@ from torch import Tensor
 
 from vsepp.data.ahead import made_ahead
 from vsepp.data.captioned import CaptionedImage
-from vsepp.data.pictures import Pixels, center_crop, open_picture, random_resized_crop, shrink
+from vsepp.data.features import features_of
+from vsepp.data.pictures import RANDOM_CROPS, Crop, Pixels, View
 from vsepp.data.tokens import Vocabulary
 
-Crop = Literal["center", "random"]
 IN_MEMORY = 2_000_000_000  # bytes of decoded pictures that are kept; the rest is decoded again
 
 
@@ -24,7 +23,7 @@ IN_MEMORY = 2_000_000_000  # bytes of decoded pictures that are kept; the rest i
 class Batch:
     """M pairs: row m of `images` belongs to row m of `words`."""
 
-    images: Tensor  # (M, 3, S, S) uint8, or features (M, D_phi) where the backbone ran before
+    images: Tensor  # (M, 3, S, S) or (M, K, 3, S, S) uint8; features (M, D_phi) where the net ran before
     words: Tensor  # (M, L) ids, padded with 0
     lengths: Tensor  # (M,)
     image_ids: Tensor  # (M,), equal where two captions share their picture
@@ -40,26 +39,33 @@ class Pictures:
     """The pictures of a split, resized once and kept in memory while they fit."""
 
     def __init__(
-        self, items: Sequence[CaptionedImage], size: int, resize: int, memory: int = IN_MEMORY
+        self, items: Sequence[CaptionedImage], view: View, memory: int = IN_MEMORY
     ) -> None:
         self.items = items
-        self.size = size
-        self.resize = resize
+        self.view = view
         self.memory = memory
         self._kept: dict[int, Image.Image] = {}
         self._keeping = Lock()  # several threads ask for pictures
 
-    def center(self, index: int) -> Pixels:
-        return center_crop(self._resized(index), self.size)
+    def fixed(self, index: int) -> Pixels:
+        return self.view.cut(self._resized(index))
 
-    def random(self, index: int, generator: np.random.Generator) -> Pixels:
-        return random_resized_crop(self._resized(index), self.size, generator)
+    def random(self, index: int, crop: Crop, generator: np.random.Generator) -> Pixels:
+        return RANDOM_CROPS[crop](self._resized(index), self.view.size, generator)
+
+    def batches(self, size: int = 128) -> Iterator[Tensor]:
+        """Every picture once, in order, at most `size` crops at a time."""
+        step = max(1, size // self.view.crops)
+        chunks = np.split(np.arange(len(self.items)), range(step, len(self.items), step))
+        yield from made_ahead(chunks, self.stacked)
+
+    def stacked(self, indices: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.stack([self.fixed(index) for index in indices]))
 
     def _resized(self, index: int) -> Image.Image:
         kept = self._kept.get(index)
         if kept is None:
-            picture = open_picture(self.items[index].path, self.resize)
-            kept = shrink(picture, self.resize)
+            kept = self.view.resized(self.items[index].path)
             taken = 3 * kept.width * kept.height
             with self._keeping:
                 if taken <= self.memory and index not in self._kept:
@@ -75,13 +81,14 @@ class Pairs:
         self,
         items: Sequence[CaptionedImage],
         vocabulary: Vocabulary,
-        size: int = 224,
-        resize: int = 256,
+        view: View | None = None,
         memory: int = IN_MEMORY,
     ) -> None:
         self.items = items
-        self.pictures = Pictures(items, size, resize, memory)
-        self.features: Tensor | None = None
+        self.view = view or View()
+        self.pictures = Pictures(items, self.view, memory)
+        stored = features_of(items)
+        self.features = None if stored is None else torch.from_numpy(stored)  # (N, D_phi)
         captions = [caption for item in items for caption in item.captions]
         self.words = [np.asarray(ids, dtype=np.int64) for ids in vocabulary.encode(captions)]
         self.image_of_caption = np.repeat(np.arange(len(items)), [len(i.captions) for i in items])
@@ -94,7 +101,7 @@ class Pairs:
         # features (number of pictures, D_phi)
         pairs = copy(self)
         pairs.features = features
-        pairs.pictures = Pictures(self.items, self.pictures.size, self.pictures.resize, memory=0)
+        pairs.pictures = Pictures(self.items, self.view, memory=0)
         return pairs
 
     def batches(self, size: int = 128, crop: Crop = "center", seed: int = 0) -> "Batches":
@@ -102,12 +109,10 @@ class Pairs:
         return Batches(self, size, crop, seed)
 
     def image_batches(self, size: int = 128) -> Iterator[Tensor]:
-        """Every picture once, centre crop, in order."""
-        if self.features is not None:
-            yield from self.features.split(size)
-            return
-        chunks = np.split(np.arange(len(self.items)), range(size, len(self.items), size))
-        yield from made_ahead(chunks, self._centered)
+        """Every picture once, in order, as pixels or as features."""
+        if self.features is None:
+            return self.pictures.batches(size)
+        return (part.float() for part in self.features.split(size))
 
     def caption_batches(self, size: int = 1024) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Every caption once, the short ones first: its numbers, its words, their lengths."""
@@ -122,17 +127,14 @@ class Pairs:
         words, lengths = padded([self.words[number] for number in numbers])
         images = self.image_of_caption[numbers]
         if self.features is not None:
-            pixels = self.features[torch.from_numpy(images).to(self.features.device)]
-        elif crop == "center":
-            pixels = self._centered(images)
-        else:
+            pixels = self.features[torch.from_numpy(images).to(self.features.device)].float()
+        elif crop in RANDOM_CROPS:
             generator = np.random.default_rng((*seeds, int(numbers[0])))
-            crops = [self.pictures.random(image, generator) for image in images]
+            crops = [self.pictures.random(image, crop, generator) for image in images]
             pixels = torch.from_numpy(np.stack(crops))
+        else:
+            pixels = self.pictures.stacked(images)
         return Batch(pixels, words, lengths, torch.from_numpy(images))
-
-    def _centered(self, images: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.stack([self.pictures.center(image) for image in images]))
 
 
 class Batches:

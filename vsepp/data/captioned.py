@@ -2,9 +2,9 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from PIL import Image
 
@@ -34,6 +34,8 @@ class CaptionedImages:
 
     name: str  # what it was taken for, in words
     items: Sequence[CaptionedImage]
+    left_out: Sequence[str] = ()  # a sentence for each row, picture or caption that cannot be used
+    origin: dict[str, Any] | None = None  # the net that made its features, where that is known
 
     def split(self, name: str) -> list[CaptionedImage]:
         """The pictures of one split, in the collection's order."""
@@ -45,6 +47,13 @@ class CaptionedImages:
                 "name others: --split for evaluate, --set data.train and data.validate for train."
             )
         return chosen
+
+    def with_captions(self, number: int) -> "CaptionedImages":
+        """The first `number` captions of every picture; 0: all."""
+        if not number:
+            return self
+        items = [replace(item, captions=item.captions[:number]) for item in self.items]
+        return replace(self, items=items)
 
     @property
     def splits(self) -> dict[str, tuple[int, int]]:

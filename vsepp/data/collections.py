@@ -1,29 +1,46 @@
 """Recognises the layout of a collection and opens it."""
 
 from pathlib import Path
+from typing import Protocol
 
-from vsepp.data import folder, karpathy, shapes, shards
+from vsepp.data import coco, features, folder, karpathy, shapes, shards
 from vsepp.data.captioned import CaptionedImages
+from vsepp.data.troubles import OnError, Troubles
 from vsepp.errors import WrongRequest
 
 LAYOUTS = """\
   a folder with captions.csv, .tsv or .jsonl and its pictures   image,caption,split
   tar shards, KEY.jpg beside KEY.json                           {"captions": ["..."], "split": "train"}
   Karpathy's JSON with its pictures                             dataset_flickr30k.json, images/*.jpg
+  the COCO 2014 tree                                            annotations/captions_train2014.json, images/train2014/*.jpg
+  precomputed features                                          train_ims.npy, train_caps.txt
   the built-in world                                            shapes:4000"""
 
 
-def open_data(where: str | Path) -> CaptionedImages:
-    """Open a path, or the built-in world `shapes:N`, as pictures with captions."""
+class Reader(Protocol):
+    """What the file of a layout offers."""
+
+    def recognises(self, path: Path) -> bool: ...
+
+    def open_collection(self, path: Path, troubles: Troubles) -> CaptionedImages: ...
+
+
+# The first that recognises a path opens it; a COCO tree may hold Karpathy's JSON, too.
+READERS: tuple[Reader, ...] = (folder, coco, karpathy, features, shards)
+
+
+def open_data(where: str | Path, on_error: OnError = "stop") -> CaptionedImages:
+    """Open a path, or the built-in world `shapes:N`, as pictures with captions.
+
+    A row, caption or picture that cannot be used is an error that names it; with `on_error="skip"`
+    it is left out, and the collection's `left_out` says why.
+    """
     if str(where).startswith("shapes:"):
         return shapes.open_world(str(where))
     path = Path(where).expanduser()
     if not path.exists():
         raise WrongRequest(f"There is nothing at {path}. Layouts that can be opened:\n{LAYOUTS}")
-    if folder.recognises(path):
-        return folder.open_collection(path)
-    if karpathy.recognises(path):
-        return karpathy.open_collection(path)
-    if shards.recognises(path):
-        return shards.open_collection(path)
+    for reader in READERS:
+        if reader.recognises(path):
+            return reader.open_collection(path, Troubles(on_error))
     raise WrongRequest(f"{path} is in none of the layouts that can be opened:\n{LAYOUTS}")

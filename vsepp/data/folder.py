@@ -4,91 +4,168 @@ import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from vsepp.data.captioned import CaptionedImage, CaptionedImages, split_by_hash, split_named
+from vsepp.data.troubles import Troubles, is_unicode, shortened
 from vsepp.errors import WrongRequest
 
 NAMES = ("captions.csv", "captions.tsv", "captions.jsonl")
 IMAGE = ("image", "image_path", "filename", "file_name", "file", "path", "filepath", "img")
 CAPTION = ("caption", "captions", "text", "sentence", "description", "title")
-SPLIT = ("split",)
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how such a file begins: "Unicode text" of spreadsheets
 
-Row = dict[str | None, object]
+Cells = dict[str, Any]  # a row by its columns' names, in lower case
 
 
 def recognises(path: Path) -> bool:
     return path.name in NAMES or any((path / name).is_file() for name in NAMES)
 
 
-def open_collection(path: Path) -> CaptionedImages:
+def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
     table = path if path.is_file() else next(path / n for n in NAMES if (path / n).is_file())
     captions: dict[str, list[str]] = {}
     splits: dict[str, str] = {}
-    for line, row in _rows(table):
-        image, found, split = _understood(row, table, line)
-        captions.setdefault(image, []).extend(found)
+    files: dict[str, Path] = {}
+    for line, cells in _rows(table, troubles):
+        where = f"{table}, line {line}"
+        if not is_unicode(json.dumps(cells, ensure_ascii=False)):
+            troubles.report(where, "is not UTF-8 text. Save the file as UTF-8.")
+            continue
+        image = _image(cells, table, where, troubles, files)
+        found = _captions(cells, image, where, troubles) if image else []
+        if not image or not found:
+            continue
+        split = _split(cells, image)
         if splits.setdefault(image, split) != split:
-            raise WrongRequest(
-                f"{table}, line {line}: {image} is in split {split!r} here and in "
-                f"{splits[image]!r} before. A picture belongs to one split."
+            troubles.report(
+                where,
+                f"{image} is in split {shortened(split)!r} here and in {splits[image]!r} before. "
+                "A picture belongs to one split.",
             )
+            continue
+        captions.setdefault(image, []).extend(found)
     if not captions:
-        raise WrongRequest(f"{table} has no rows. Expected a line per caption: image,caption,split")
+        raise WrongRequest(
+            f"{table} has no rows that can be used{_first_of(troubles)}. "
+            "Expected a line per caption: image,caption,split"
+        )
     items = [
-        CaptionedImage(image, _existing(table, image), tuple(found), splits[image])
+        CaptionedImage(image, files[image], tuple(found), splits[image])
         for image, found in captions.items()
     ]
-    return CaptionedImages(f"{table} (pictures with captions)", items)
+    return CaptionedImages(f"{table} (pictures with captions)", items, troubles.left_out)
 
 
-def _rows(table: Path) -> Iterator[tuple[int, Row]]:
+def _first_of(troubles: Troubles) -> str:
+    return f" (left out: {troubles.left_out[0]})" if troubles.left_out else ""
+
+
+def _rows(table: Path, troubles: Troubles) -> Iterator[tuple[int, Cells]]:
+    with table.open("rb") as file:
+        encoding = "utf-16" if file.read(2) in UTF_16 else "utf-8-sig"
+    read = _json_lines if table.suffix == ".jsonl" else _table_lines
     try:
-        with table.open(encoding="utf-8-sig", newline="") as file:
-            if table.suffix == ".jsonl":
-                lines = enumerate(file, start=1)
-                yield from ((number, json.loads(line)) for number, line in lines if line.strip())
-            else:
-                reader = csv.DictReader(file, delimiter="\t" if table.suffix == ".tsv" else ",")
-                yield from ((reader.line_num, dict(row)) for row in reader)
-    except UnicodeDecodeError as error:
-        raise WrongRequest(f"{table} is not UTF-8 text ({error}). Save it as UTF-8.") from error
-    except json.JSONDecodeError as error:
-        raise WrongRequest(f"{table} holds a line that is not JSON: {error}.") from error
+        # What is not UTF-8 comes through as lone surrogates, and is named with its row.
+        with table.open(encoding=encoding, errors="surrogateescape", newline="") as lines:
+            yield from read(lines, table, troubles)
+    except UnicodeError as error:
+        raise WrongRequest(f"{table} begins as {encoding} and is not: {error}.") from error
     except csv.Error as error:
-        raise WrongRequest(f"{table} cannot be read as a table: {error}.") from error
-
-
-def _understood(row: Row, table: Path, line: int) -> tuple[str, list[str], str]:
-    """The picture, its captions and its split, whatever the columns are called."""
-    if not isinstance(row, dict):
-        raise WrongRequest(f'{table}, line {line}: expected {{"image": ..., "caption": ...}}.')
-    if None in row:  # where csv puts the cells beyond the last column
         raise WrongRequest(
-            f"{table}, line {line}: more cells than columns. A caption with a comma needs quotes."
+            f"{table} cannot be read as a table: {error}. Is a quotation mark left open?"
+        ) from error
+
+
+def _table_lines(
+    lines: Iterator[str], table: Path, troubles: Troubles
+) -> Iterator[tuple[int, Cells]]:
+    reader = csv.DictReader(lines, delimiter="\t" if table.suffix == ".tsv" else ",")
+    names = [(name or "").strip().lower() for name in reader.fieldnames or []]
+    if names and not (set(names) & set(IMAGE) and any(_is_caption(name) for name in names)):
+        raise WrongRequest(
+            f"{table}, line 1: expected the columns image and caption, found "
+            f"{shortened(', '.join(names))!r}. Name the columns in the first line."
         )
-    cells = {str(name).strip().lower(): value for name, value in row.items()}
+    for row in reader:
+        if None in row:  # where csv puts the cells beyond the last column
+            troubles.report(
+                f"{table}, line {reader.line_num}",
+                "more cells than columns. A caption with a comma needs quotes.",
+            )
+            continue
+        yield reader.line_num, {name.strip().lower(): cell for name, cell in row.items()}
+
+
+def _json_lines(
+    lines: Iterator[str], table: Path, troubles: Troubles
+) -> Iterator[tuple[int, Cells]]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            troubles.report(f"{table}, line {number}", f"is not JSON: {error}.")
+            continue
+        if isinstance(row, dict):
+            yield number, {name.strip().lower(): cell for name, cell in row.items()}
+        else:
+            troubles.report(
+                f"{table}, line {number}", 'expected {"image": "a.jpg", "caption": "..."}.'
+            )
+
+
+def _image(
+    cells: Cells, table: Path, where: str, troubles: Troubles, files: dict[str, Path]
+) -> str | None:
+    """The name of the row's picture, whose file is added to `files`; None where there is none."""
     image = next((cells[name] for name in IMAGE if cells.get(name)), None)
-    if not isinstance(image, str):
-        columns = ", ".join(cells)
-        raise WrongRequest(
-            f"{table}, line {line}: no picture is named (columns: {columns}). Call its column image."
+    if not isinstance(image, str) or not image.strip():
+        columns = shortened(", ".join(cells))
+        troubles.report(
+            where, f"names no picture (columns: {columns}). Give it one in a column named image."
         )
-    # caption, or caption_0, caption_1, ... side by side
-    named = [v for name, v in cells.items() if name.rstrip("_0123456789") in CAPTION]
+        return None
+    image = image.strip()
+    if image not in files:
+        file = _existing(table, image)
+        if file is None:
+            root = table.parent
+            troubles.report(
+                where, f"{shortened(image)} is neither in {root} nor in {root / 'images'}."
+            )
+            return None
+        files[image] = file
+    return image
+
+
+def _captions(cells: Cells, image: str, where: str, troubles: Troubles) -> list[str]:
+    """caption, or caption_0, caption_1, ... side by side; each a text or a list of texts."""
+    named = [value for name, value in cells.items() if _is_caption(name)]
     texts = [text for value in named for text in (value if isinstance(value, list) else [value])]
-    captions = [text.strip() for text in texts if isinstance(text, str) and text.strip()]
-    if not captions:
-        raise WrongRequest(
-            f"{table}, line {line}: {image} has no caption. Give it one in a column named caption."
+    found = [text.strip() for text in texts if isinstance(text, str) and text.strip()]
+    if not found:
+        troubles.report(
+            where, f"{image} has no caption. Give it one in a column named caption, or delete it."
         )
-    split = next((str(cells[name]) for name in SPLIT if cells.get(name)), None)
-    return image, captions, split_named(split) if split else split_by_hash(image)
+    return found
 
 
-def _existing(table: Path, image: str) -> Path:
+def _is_caption(column: str) -> bool:
+    return column.rstrip("_0123456789") in CAPTION
+
+
+def _split(cells: Cells, image: str) -> str:
+    split = str(cells.get("split") or "").strip()
+    return split_named(split) if split else split_by_hash(image)
+
+
+def _existing(table: Path, image: str) -> Path | None:
     for place in (table.parent / image, table.parent / "images" / image):
-        if place.is_file():
-            return place
-    raise WrongRequest(
-        f"{table} names {image}, which is neither in {table.parent} nor in {table.parent / 'images'}."
-    )
+        try:
+            if place.is_file():
+                return place
+        except (OSError, ValueError):  # a name that no file can have
+            return None
+    return None

@@ -1,39 +1,77 @@
 """Karpathy's JSON with its pictures: dataset_flickr8k.json, dataset_flickr30k.json, dataset_coco.json."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from vsepp.data.captioned import CaptionedImage, CaptionedImages, split_named
+from vsepp.data.troubles import Troubles, is_unicode, shortened
 from vsepp.errors import WrongRequest
+
+SOME = 20  # pictures that are looked for, to know a folder as theirs
 
 
 def recognises(path: Path) -> bool:
     return path.suffix == ".json" or (path.is_dir() and bool(_tables(path)))
 
 
-def open_collection(path: Path) -> CaptionedImages:
+def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
     table = path if path.is_file() else _the_one_table(path)
-    entries = _entries(table)
+    entries = list(read_entries(table, troubles))
+    if not entries:
+        raise WrongRequest(f"{table} names no pictures that can be used.")
     folders = {place: _folder(table, place, entries) for place in {_place(e) for e in entries}}
     present = {place: {file.name for file in folder.iterdir()} for place, folder in folders.items()}
-    missing = [e["filename"] for e in entries if e["filename"] not in present[_place(e)]]
-    if missing:
+    items: dict[tuple[str, str], CaptionedImage] = {}
+    for entry in entries:
+        name, place = entry["filename"], _place(entry)
+        if name not in present[place]:
+            troubles.report(table, f"names {shortened(name)}, which is not in {folders[place]}.")
+        elif (place, name) in items:
+            troubles.report(table, f"names {name} twice. A picture has one entry and one split.")
+        else:
+            captions = tuple(sentence["raw"].strip() for sentence in entry["sentences"])
+            split = split_named(entry["split"])
+            file = folders[place] / name
+            items[place, name] = CaptionedImage(name, file, captions, split)
+    return CaptionedImages(f"{table} (Karpathy's JSON)", list(items.values()), troubles.left_out)
+
+
+def read_entries(table: Path, troubles: Troubles) -> Iterator[dict[str, Any]]:
+    """The entries of a table, each with a file name, a split, and sentences that say something."""
+    try:
+        entries = json.loads(table.read_text(encoding="utf-8"))["images"]
+        numbered = list(enumerate(entries))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise WrongRequest(
-            f"{table} names {len(missing):,} pictures that are not in "
-            f"{', '.join(str(folder) for folder in folders.values())}; the first is {missing[0]}."
-        )
-    items = [
-        CaptionedImage(
-            entry["filename"],
-            folders[_place(entry)] / entry["filename"],
-            tuple(sentence["raw"].strip() for sentence in entry["sentences"]),
-            split_named(entry["split"]),
-        )
-        for entry in entries
-    ]
-    return CaptionedImages(f"{table} (Karpathy's JSON)", items)
+            f"{table} is not Karpathy's JSON ({error!r}). Expected "
+            '{"images": [{"filename": ..., "split": ..., "sentences": [{"raw": ...}]}]}.'
+        ) from error
+    for number, entry in numbered:
+        complaint = _complaint(entry)
+        if complaint:
+            troubles.report(f"{table}, image {number}", complaint)
+            continue
+        said = [sentence for sentence in entry["sentences"] if sentence["raw"].strip()]
+        if len(said) < len(entry["sentences"]):
+            name = entry["filename"]
+            troubles.report(f"{table}, image {number}", f"{name} has an empty caption.")
+            entry["sentences"] = said
+        if said:
+            yield entry
+
+
+def _complaint(entry: Any) -> str | None:
+    try:
+        texts = [entry["filename"], entry["split"], *(s["raw"] for s in entry["sentences"])]
+    except (KeyError, TypeError) as error:
+        return f"expected filename, split and sentences with raw; {error!r} was met."
+    if not all(isinstance(text, str) for text in texts) or not is_unicode("".join(texts)):
+        return "filename, split and raw must be texts."
+    if len(texts) == 2:
+        return f"{shortened(texts[0])} has no captions. Give it some, or delete its entry."
+    return None
 
 
 def _tables(folder: Path) -> list[Path]:
@@ -48,39 +86,20 @@ def _the_one_table(folder: Path) -> Path:
     return tables[0]
 
 
-def _entries(table: Path) -> list[dict[str, Any]]:
-    try:
-        entries = json.loads(table.read_text(encoding="utf-8"))["images"]
-        for number, entry in enumerate(entries):
-            if not entry["sentences"] or not (entry["filename"] and entry["split"]):
-                raise WrongRequest(
-                    f"{table}, image {number} ({entry['filename']}) has no captions."
-                )
-            entry["sentences"][0]["raw"]
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise WrongRequest(
-            f"{table} is not Karpathy's JSON ({error!r}). Expected "
-            '{"images": [{"filename": ..., "split": ..., "sentences": [{"raw": ...}]}]}.'
-        ) from error
-    if not entries:
-        raise WrongRequest(f"{table} names no pictures.")
-    return list(entries)
-
-
 def _place(entry: dict[str, Any]) -> str:
     """COCO's entries say train2014 or val2014; Flickr's say nothing."""
     return str(entry.get("filepath", ""))
 
 
-def _folder(table: Path, place: str, entries: Iterable[dict[str, Any]]) -> Path:
+def _folder(table: Path, place: str, entries: list[dict[str, Any]]) -> Path:
     """Where the pictures of a place are: beside the table, in images/, or in a folder of its name."""
-    first = next(entry["filename"] for entry in entries if _place(entry) == place)
+    names = [entry["filename"] for entry in entries if _place(entry) == place][:SOME]
     root = table.parent
     named = root / table.stem.removeprefix("dataset_")
     candidates = [base / place for base in (root / "images", root, named, named / "images")]
     candidates.append(root / "images")
     for candidate in candidates:
-        if (candidate / first).is_file():
+        if any((candidate / name).is_file() for name in names):
             return candidate
     tried = ", ".join(str(candidate) for candidate in candidates)
-    raise WrongRequest(f"{table} names {first}, which is in none of: {tried}.")
+    raise WrongRequest(f"{table} names {names[0]}, which is in none of: {tried}.")

@@ -3,16 +3,21 @@
 Pictures are Pillow's until they are cropped, then uint8 arrays (3, S, S).
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from vsepp.data.captioned import PictureSource
-from vsepp.errors import WorkFailed
+from vsepp.errors import WorkFailed, WrongRequest
 
 Pixels = NDArray[np.uint8]
+Crop = Literal["center", "ten", "random", "random_resized"]  # 1C, 10C, RC twice
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 
@@ -21,21 +26,53 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 LONGEST = 4
 
 
-def open_picture(source: Path | str | PictureSource | Image.Image, short_side: int) -> Image.Image:
+Picture = Path | str | PictureSource | Image.Image
+
+
+@dataclass(frozen=True)
+class View:
+    """How a net looks at a picture in use; training may look at random crops instead."""
+
+    size: int = 224  # of the crop that the net sees
+    resize: int = 256  # the short side of the picture that it is cut from
+    square: bool = False  # squeeze the whole picture into resize x resize instead
+    crops: int = 1  # 1 is the middle; the features of 10 are averaged
+
+    def resized(self, source: Picture) -> Image.Image:
+        picture = open_picture(source, self.resize)
+        return (squeeze if self.square else shrink)(picture, self.resize)
+
+    def cut(self, picture: Image.Image) -> Pixels:
+        """The middle (3, S, S), or ten crops (10, 3, S, S)."""
+        return (ten_crops if self.crops == 10 else center_crop)(picture, self.size)
+
+
+def open_picture(source: Picture, short_side: int) -> Image.Image:
     """The picture in RGB, upright, decoded no larger than needed for `short_side`."""
     if isinstance(source, Image.Image):
         return _upright_rgb(source)
+    with opened(source, short_side) as picture:
+        # JPEG decodes at 1/2, 1/4 or 1/8 size for a fraction of the cost; draft() never goes
+        # below the size asked for. Other formats ignore it.
+        ratio = short_side / min(picture.size)
+        picture.draft("RGB", (round(picture.width * ratio), round(picture.height * ratio)))
+        return _upright_rgb(picture)
+
+
+@contextmanager
+def opened(source: Path | str | PictureSource, short_side: int) -> Iterator[Image.Image]:
+    """The picture with its header read and its pixels not yet; what goes wrong names it."""
     try:
         with (
             Image.open(source) if isinstance(source, (str, Path)) else source.open(short_side)
         ) as picture:
-            # JPEG decodes at 1/2, 1/4 or 1/8 size for a fraction of the cost; draft() never goes
-            # below the size asked for. Other formats ignore it.
-            ratio = short_side / min(picture.size)
-            picture.draft("RGB", (round(picture.width * ratio), round(picture.height * ratio)))
-            return _upright_rgb(picture)
+            yield picture
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise WorkFailed(f"{source} cannot be read as a picture: {error}") from error
+        if isinstance(error, WrongRequest):
+            raise
+        # what Pillow says of an unknown file names an object in memory
+        reason = "it is none" if isinstance(error, UnidentifiedImageError) else error
+        raise WorkFailed(f"{source} cannot be read as a picture: {reason}") from error
 
 
 def _upright_rgb(picture: Image.Image) -> Image.Image:
@@ -62,10 +99,31 @@ def shrink(picture: Image.Image, short_side: int) -> Image.Image:
     return picture.resize(size, Image.Resampling.BILINEAR)
 
 
+def squeeze(picture: Image.Image, side: int) -> Image.Image:
+    """Resized to `side` x `side`, whatever its shape: "resize the image to 256x256" taken at its word."""
+    if picture.size == (side, side):
+        return picture
+    return picture.resize((side, side), Image.Resampling.BILINEAR)
+
+
 def center_crop(picture: Image.Image, size: int) -> Pixels:
     """1C: the middle (3, size, size) of a picture."""
-    left, top = (picture.width - size) // 2, (picture.height - size) // 2
-    return _channels_first(picture.crop((left, top, left + size, top + size)))
+    return _cut(picture, (picture.width - size) // 2, (picture.height - size) // 2, size)
+
+
+def ten_crops(picture: Image.Image, size: int) -> Pixels:
+    """10C: the four corners and the middle, and their mirror images (10, 3, size, size)."""
+    right, bottom = picture.width - size, picture.height - size
+    corners = [_cut(picture, x, y, size) for y in (0, bottom) for x in (0, right)]
+    five = np.stack([*corners, center_crop(picture, size)])
+    return np.concatenate([five, five[..., ::-1]])
+
+
+def random_crop(picture: Image.Image, size: int, generator: np.random.Generator) -> Pixels:
+    """RC as the text has it: a square of the resized picture, anywhere in it."""
+    left = int(generator.integers(picture.width - size + 1))
+    top = int(generator.integers(picture.height - size + 1))
+    return _cut(picture, left, top, size)
 
 
 def random_resized_crop(picture: Image.Image, size: int, generator: np.random.Generator) -> Pixels:
@@ -91,6 +149,16 @@ def _random_box(
     side = min(width, height)  # too narrow for any of the ten: the middle square
     left, top = (width - side) // 2, (height - side) // 2
     return left, top, left + side, top + side
+
+
+RANDOM_CROPS: dict[str, Callable[[Image.Image, int, np.random.Generator], Pixels]] = {
+    "random": random_crop,
+    "random_resized": random_resized_crop,
+}
+
+
+def _cut(picture: Image.Image, left: int, top: int, size: int) -> Pixels:
+    return _channels_first(picture.crop((left, top, left + size, top + size)))
 
 
 def _channels_first(picture: Image.Image) -> Pixels:

@@ -4,14 +4,14 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from PIL import Image
 
 from vsepp.data.captioned import CaptionedImage, CaptionedImages, split_by_hash, split_named
 from vsepp.data.pictures import SUFFIXES
+from vsepp.data.troubles import Troubles, is_unicode
 from vsepp.errors import WrongRequest
 
 SPLIT_IN_NAME = re.compile(r"(?:^|[-_.])(train|val|dev|valid|validation|test|restval)(?:[-_.]|$)")
@@ -35,50 +35,108 @@ class ShardMember:
         return f"{self.shard}/{self.name}"
 
 
+@dataclass
+class Contents:
+    """What one shard holds, by key."""
+
+    pictures: dict[str, ShardMember] = field(default_factory=dict)
+    labels: dict[str, tuple[list[str], str | None]] = field(default_factory=dict)
+
+
 def recognises(path: Path) -> bool:
     return path.suffix == ".tar" or (path.is_dir() and any(path.glob("*.tar")))
 
 
-def open_collection(path: Path) -> CaptionedImages:
+def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
     files = [path] if path.suffix == ".tar" else sorted(path.glob("*.tar"))
-    items = [item for file in files for item in _items(file)]
-    return CaptionedImages(f"{path} (tar shards: {len(files)})", items)
+    items: dict[str, CaptionedImage] = {}
+    for file in files:
+        for item in _items(file, troubles):
+            if item.key in items:
+                troubles.report(
+                    item.path,
+                    f"the key {item.key} was in {items[item.key].path} before. "
+                    "A picture has a key of its own.",
+                )
+            else:
+                items[item.key] = item
+    if not items:
+        raise WrongRequest(f"{path} holds no pictures with captions that can be used.")
+    name = f"{path} (tar shards: {len(files)})"
+    return CaptionedImages(name, list(items.values()), troubles.left_out)
 
 
-def _items(shard: Path) -> Iterator[CaptionedImage]:
-    pictures: dict[str, ShardMember] = {}
-    labels: dict[str, tuple[list[str], str | None]] = {}
+def _items(shard: Path, troubles: Troubles) -> list[CaptionedImage]:
+    contents = _contents(shard, troubles)
+    in_name = SPLIT_IN_NAME.search(shard.stem)
+    items = []
+    for key, picture in contents.pictures.items():
+        captions, split = contents.labels.get(key, ([], None))
+        if captions:
+            split = split_named(split or (in_name and in_name[1]) or split_by_hash(key))
+            items.append(CaptionedImage(key, picture, tuple(captions), split))
+        else:
+            expected = '{"captions": ["..."], "split": "train"}'
+            troubles.report(
+                picture,
+                f"has no captions. Expected {key}.json with {expected}, or {key}.txt with a "
+                "caption a line.",
+            )
+    for key in contents.labels.keys() - contents.pictures.keys():
+        troubles.report(f"{shard}/{key}", "has captions and no picture. Expected one beside them.")
+    return items
+
+
+def _contents(shard: Path, troubles: Troubles) -> Contents:
+    contents = Contents()
     try:
         with tarfile.open(shard) as tar:
             for member in tar:
-                key, _, extension = member.name.rpartition(".")
-                if member.isfile() and f".{extension.lower()}" in SUFFIXES:
-                    place = ShardMember(shard, member.name, member.offset_data, member.size)
-                    pictures[key] = place
-                elif member.isfile() and extension in ("json", "txt"):
-                    content = tar.extractfile(member)
-                    assert content is not None  # member.isfile()
-                    labels[key] = _label(content.read().decode("utf-8-sig"), extension)
-    except (tarfile.TarError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise WrongRequest(f"{shard} cannot be read: {error}. Copy or make it again.") from error
-    in_name = SPLIT_IN_NAME.search(shard.stem)
-    for key, picture in pictures.items():
-        captions, split = labels.get(key, ([], None))
-        split = split or (in_name and in_name[1]) or split_by_hash(key)
-        if not captions:
-            raise WrongRequest(
-                f"{picture} has no captions. Expected {key}.json with "
-                '{"captions": ["..."], "split": "train"}, or ' + f"{key}.txt with a caption a line."
-            )
-        yield CaptionedImage(key, picture, tuple(captions), split_named(split))
+                _put(member, tar, shard, contents, troubles)
+    except (tarfile.TarError, OSError, EOFError) as error:
+        troubles.report(shard, f"cannot be read to its end: {error}. Copy or make it again.")
+    return contents
 
 
-def _label(text: str, extension: str) -> tuple[list[str], str | None]:
+def _put(
+    member: tarfile.TarInfo,
+    tar: tarfile.TarFile,
+    shard: Path,
+    contents: Contents,
+    troubles: Troubles,
+) -> None:
+    key, _, extension = member.name.rpartition(".")
+    if not member.isfile() or not key or member.name.rpartition("/")[2].startswith("._"):
+        return  # folders, links, and what macOS adds
+    if f".{extension.lower()}" in SUFFIXES:
+        if key in contents.pictures:
+            troubles.report(f"{shard}/{member.name}", f"the key {key} is in this shard twice.")
+            return
+        place = ShardMember(shard, member.name, member.offset_data, member.size)
+        contents.pictures[key] = place
+    elif extension in ("json", "txt"):
+        content = tar.extractfile(member)
+        assert content is not None  # member.isfile()
+        try:
+            captions, split = _label(content.read().decode("utf-8-sig"), extension)
+        except (ValueError, RecursionError) as error:  # not UTF-8, or not JSON
+            troubles.report(f"{shard}/{member.name}", f"cannot be read: {error}.")
+            return
+        said = [c.strip() for c in captions if isinstance(c, str) and is_unicode(c) and c.strip()]
+        if len(said) < len(captions):
+            troubles.report(f"{shard}/{member.name}", "a caption is empty or no text.")
+        contents.labels[key] = said, split
+
+
+def _label(text: str, extension: str) -> tuple[list[object], str | None]:
     if extension == "txt":
-        return [line.strip() for line in text.splitlines() if line.strip()], None
+        return [line for line in text.splitlines() if line.strip()], None
     label = json.loads(text)
     if not isinstance(label, dict):
         return [], None
     captions = label.get("captions") or label.get("caption") or []
-    captions = [captions] if isinstance(captions, str) else captions
-    return [caption for caption in captions if isinstance(caption, str)], label.get("split")
+    split = label.get("split")
+    return (
+        captions if isinstance(captions, list) else [captions],
+        split if isinstance(split, str) else None,
+    )

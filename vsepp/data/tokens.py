@@ -1,5 +1,6 @@
 """Captions -> word ids, in any language, saved as tokenizer.json."""
 
+import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,17 +9,23 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordLevel
 
+from vsepp.data.treebank import CUTTERS
+from vsepp.errors import WrongRequest
+
 PAD, START, END, UNKNOWN = SPECIALS = ("<pad>", "<start>", "<end>", "<unk>")  # the release's 0 to 3
 
 # Scripts that are written without spaces: every character, with its marks, is a word of its own.
 SPACELESS = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*"
 
+CUTTER = "cutter"  # our key in tokenizer.json
+
 
 class Vocabulary:
     """The words that a model knows, and how a caption is cut into them."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, cutter: str | None = None) -> None:
         self.tokenizer = tokenizer
+        self.cutter = cutter  # None: the tokenizer cuts captions itself; or a name in CUTTERS
 
     @classmethod
     def learn(cls, captions: Iterable[str], min_count: int = 1) -> "Vocabulary":
@@ -32,16 +39,32 @@ class Vocabulary:
         ordered = sorted(known, key=lambda word: (-counts[word], word))
         return cls(_tokenizer({word: number for number, word in enumerate((*SPECIALS, *ordered))}))
 
+    @classmethod
+    def of_ids(cls, ids: dict[str, int], cutter: str) -> "Vocabulary":
+        """A vocabulary that was made elsewhere, whose words are cut by the rules of `cutter`."""
+        tokenizer = Tokenizer(WordLevel(ids, unk_token=UNKNOWN))
+        tokenizer.post_processor = _from_start_to_end(ids)
+        return cls(tokenizer, cutter)
+
     def encode(self, captions: Sequence[str]) -> list[list[int]]:
         """Word ids from <start> to <end>."""
-        return [encoding.ids for encoding in self.tokenizer.encode_batch(list(captions))]
+        if self.cutter is None:
+            encodings = self.tokenizer.encode_batch(list(captions))
+        else:
+            words = [CUTTERS[self.cutter](caption) for caption in captions]
+            encodings = self.tokenizer.encode_batch(words, is_pretokenized=True)
+        return [encoding.ids for encoding in encodings]
 
     def judged(self, text: str) -> list[tuple[str, bool]]:
         """The words of a text as they were written, each with whether the model knows it."""
         text = unicodedata.normalize("NFC", text)  # or a word could be cut before its last accent
-        encoding = self.tokenizer.encode(text, add_special_tokens=False)
-        cut = zip(encoding.tokens, encoding.offsets, strict=True)
-        words = [(text[start:end], token != UNKNOWN) for token, (start, end) in cut]
+        if self.cutter is None:
+            encoding = self.tokenizer.encode(text, add_special_tokens=False)
+            cut = zip(encoding.tokens, encoding.offsets, strict=True)
+            words = [(text[start:end], token != UNKNOWN) for token, (start, end) in cut]
+        else:
+            cut_by_rules = CUTTERS[self.cutter](text)
+            words = [(word, self.tokenizer.token_to_id(word) is not None) for word in cut_by_rules]
         # Punctuation is cut off as words of its own; nobody misses it.
         return [(word, known) for word, known in words if not all(map(_is_punctuation, word))]
 
@@ -58,11 +81,21 @@ class Vocabulary:
         return int(self.tokenizer.get_vocab_size())
 
     def save(self, path: Path) -> None:
-        self.tokenizer.save(str(path))
+        text = self.tokenizer.to_str(pretty=True)
+        if self.cutter is not None:
+            # Other readers stop at a key that they don't know; they would have cut captions wrongly.
+            content = {CUTTER: self.cutter} | json.loads(text)
+            text = json.dumps(content, ensure_ascii=False, indent=2)
+        path.write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
-        return cls(Tokenizer.from_file(str(path)))
+        content = json.loads(path.read_text(encoding="utf-8"))
+        cutter = content.pop(CUTTER, None)
+        if cutter is not None and cutter not in CUTTERS:
+            known = ", ".join(CUTTERS)
+            raise WrongRequest(f"{path}: captions are to be cut by {cutter!r}. Known: {known}.")
+        return cls(Tokenizer.from_str(json.dumps(content)), cutter)
 
 
 def _is_punctuation(character: str) -> bool:
@@ -76,7 +109,11 @@ def _tokenizer(ids: dict[str, int]) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Whitespace(), pre_tokenizers.Split(Regex(SPACELESS), "isolated")]
     )
-    tokenizer.post_processor = processors.TemplateProcessing(
+    tokenizer.post_processor = _from_start_to_end(ids)
+    return tokenizer
+
+
+def _from_start_to_end(ids: dict[str, int]) -> processors.TemplateProcessing:
+    return processors.TemplateProcessing(
         single=f"{START} $A {END}", special_tokens=[(START, ids[START]), (END, ids[END])]
     )
-    return tokenizer

@@ -1,5 +1,6 @@
 """Nets that turn pixels into features, by name: timm's, and `small`, ours, from scratch (Sec. 3)."""
 
+import hashlib
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -9,6 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from vsepp.encoders.architecture import FEATURES
 from vsepp.errors import WorkFailed, WrongRequest
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -31,6 +33,10 @@ class Backbone(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         # images (M, 3, S, S), values 0 to 255 -> features (M, D_phi)
+        if images.dim() == 5:  # 10C: the mean over the crops of a picture (M, K, 3, S, S)
+            crops = self(images.flatten(0, 1))
+            mean: Tensor = crops.unflatten(0, images.shape[:2]).mean(1)
+            return mean
         features: Tensor = self.net((images.float() - self.mean) / self.std)
         return features
 
@@ -38,6 +44,7 @@ class Backbone(nn.Module):
 def backbone(name: str, weights: str = "none") -> Backbone:
     """The net called `name`: "small", or any of timm's ("vgg19", "resnet152", ...).
 
+    "features:4096" stands for a net that has run before: what it gets is what it gives.
     `weights` is "none" (random), "timm" (downloaded by timm) or a file of weights.
     """
     if name == "small":
@@ -46,6 +53,8 @@ def backbone(name: str, weights: str = "none") -> Backbone:
                 "The backbone small starts from scratch: leave model.weights at none."
             )
         return Backbone(small_net(), SMALL_FEATURES, IMAGENET_MEAN, IMAGENET_STD)
+    if name.startswith(FEATURES):
+        return Backbone(nn.Identity(), _feature_count(name), (0.0,) * 3, (1 / 255,) * 3)
     import timm
     from timm.data import resolve_model_data_config
 
@@ -65,6 +74,23 @@ def backbone(name: str, weights: str = "none") -> Backbone:
     # pre-logits may be wider than the last feature map: VGG19's fc7 has 4,096 of them
     num_features: Any = getattr(net, "head_hidden_size", None) or net.num_features
     return Backbone(net, int(num_features), scaling["mean"], scaling["std"])
+
+
+def fingerprint(net: Backbone) -> str:
+    """A short name for these very weights."""
+    digest = hashlib.sha256()
+    for tensor in net.state_dict().values():
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _feature_count(name: str) -> int:
+    count = name.removeprefix(FEATURES)
+    if not count.isdecimal() or int(count) < 1:
+        raise WrongRequest(
+            f"The backbone {name!r} needs the length of its features: features:4096."
+        )
+    return int(count)
 
 
 def _downloaded(name: str) -> nn.Module:

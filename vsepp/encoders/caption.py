@@ -1,4 +1,4 @@
-"""The caption encoder: psi and W_g, word embeddings and a GRU (Eq. 2)."""
+"""The caption encoders: psi and W_g (Eq. 2), by a GRU over the words or by their mean."""
 
 import torch
 from torch import Tensor, nn
@@ -31,4 +31,23 @@ class CaptionEncoder(nn.Module):
         # A GRU only looks back, so the padding behind the last word has no say in its state.
         last = states[torch.arange(len(words), device=words.device), lengths - 1]
         vectors = normalized(last if self.linear is None else self.linear(last))
+        return vectors.abs() if self.absolute else vectors
+
+
+class BagOfWords(nn.Module):
+    """g(c) = W_g psi(c), where psi(c) says which share of the caption each word is."""
+
+    def __init__(self, num_words: int, dim: int, absolute: bool = False) -> None:
+        super().__init__()
+        self.words = nn.Embedding(num_words, dim)  # W_g: a vector for each word
+        nn.init.uniform_(self.words.weight, -0.1, 0.1)
+        self.bias = nn.Parameter(torch.zeros(dim))
+        self.absolute = absolute
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        # words (M, L), lengths (M,) -> vectors (M, D)
+        places = torch.arange(words.shape[1], device=words.device)
+        is_word = (places[None, :] < lengths[:, None]).unsqueeze(-1)
+        mean = (self.words(words) * is_word).sum(dim=1) / lengths[:, None]
+        vectors = normalized(mean + self.bias)
         return vectors.abs() if self.absolute else vectors

@@ -24,6 +24,7 @@ class ImageEncoder(nn.Module):
         backbone: Backbone,
         dim: int,
         finetune: bool = False,
+        fixed_statistics: bool = False,
         normalize: bool = True,
         normalize_features: bool = True,
         absolute: bool = False,
@@ -31,6 +32,7 @@ class ImageEncoder(nn.Module):
         super().__init__()
         self.backbone = backbone.requires_grad_(finetune)
         self.finetune = finetune
+        self.fixed_statistics = fixed_statistics
         self.normalize = normalize  # Sec. 3: VSE0 keeps the image norm; it helped the baseline
         self.normalize_features = normalize_features  # differs from the paper: the release does so
         self.absolute = absolute  # Sec. 3.5: Order0
@@ -41,20 +43,20 @@ class ImageEncoder(nn.Module):
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
-        if not self.finetune:
-            # Batch-norm statistics and dropout of a frozen net stay as they were learned.
+        if not self.finetune or self.fixed_statistics:
+            # Batch norms go by the statistics of the data that they were learned on; no dropout.
             self.backbone.eval()
         return self
 
     def features(self, images: Tensor) -> Tensor:
         """phi(i)."""
-        # images (M, 3, S, S) -> features (M, D_phi)
+        # images (M, 3, S, S) or (M, K, 3, S, S) -> features (M, D_phi)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.finetune):
             features: Tensor = self.backbone(images)
         return features
 
     def forward(self, images: Tensor) -> Tensor:
-        # images (M, 3, S, S), or features (M, D_phi) that were made before -> vectors (M, D)
+        # images (M, 3, S, S) or (M, K, 3, S, S), or features (M, D_phi) made before -> vectors (M, D)
         features = images if images.dim() == 2 else self.features(images)
         if self.normalize_features:
             features = normalized(features)

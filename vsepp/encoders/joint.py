@@ -1,35 +1,18 @@
 """Two encoders, one space, one similarity (Sec. 2.1)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from vsepp.data.batches import Batch
+from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.backbones import backbone
-from vsepp.encoders.caption import CaptionEncoder
+from vsepp.encoders.caption import BagOfWords, CaptionEncoder
 from vsepp.encoders.image import ImageEncoder
 from vsepp.equations.similarity import SIMILARITIES, inner_product
 from vsepp.errors import WrongRequest
 
 Similarity = Callable[[Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """All that is needed to build the same net again, without its training data."""
-
-    num_words: int
-    backbone: str = "small"
-    size: int = 224  # of the crop that the net sees
-    resize: int = 256  # the short side of the picture that it is cut from
-    dim: int = 1024
-    word_dim: int = 300
-    similarity: str = "inner_product"
-    normalize_images: bool = True
-    normalize_features: bool = True
-    project_captions: bool = False
-    absolute: bool = False
 
 
 class JointEmbedding(nn.Module):
@@ -38,7 +21,7 @@ class JointEmbedding(nn.Module):
     def __init__(
         self,
         image_encoder: ImageEncoder,
-        caption_encoder: CaptionEncoder,
+        caption_encoder: CaptionEncoder | BagOfWords,
         similarity: Similarity = inner_product,
     ) -> None:
         super().__init__()
@@ -48,9 +31,13 @@ class JointEmbedding(nn.Module):
 
     @classmethod
     def build(
-        cls, architecture: Architecture, weights: str = "none", finetune: bool = False
+        cls,
+        architecture: Architecture,
+        weights: str = "none",
+        finetune: bool = False,
+        fixed_statistics: bool = False,
     ) -> "JointEmbedding":
-        """A fresh model; `weights` and `finetune` concern the image encoder's backbone."""
+        """A fresh model; what is not architecture concerns the image encoder's backbone."""
         plan = architecture
         if plan.similarity not in SIMILARITIES:
             known = ", ".join(SIMILARITIES)
@@ -60,22 +47,17 @@ class JointEmbedding(nn.Module):
                 backbone(plan.backbone, weights),
                 plan.dim,
                 finetune=finetune,
+                fixed_statistics=fixed_statistics,
                 normalize=plan.normalize_images,
                 normalize_features=plan.normalize_features,
                 absolute=plan.absolute,
             ),
-            CaptionEncoder(
-                plan.num_words,
-                plan.dim,
-                plan.word_dim,
-                project=plan.project_captions,
-                absolute=plan.absolute,
-            ),
+            _caption_encoder(plan),
             SIMILARITIES[plan.similarity],
         )
 
     def embed_images(self, images: Tensor) -> Tensor:
-        # images (M, 3, S, S) or features (M, D_phi) -> vectors (M, D)
+        # images (M, 3, S, S) or (M, K, 3, S, S), or features (M, D_phi) -> vectors (M, D)
         vectors: Tensor = self.image_encoder(images)
         return vectors
 
@@ -88,3 +70,15 @@ class JointEmbedding(nn.Module):
         # M pairs -> scores (M, M), positives on the diagonal
         images = self.embed_images(batch.images)
         return self.similarity(images, self.embed_captions(batch.words, batch.lengths))
+
+
+def _caption_encoder(plan: Architecture) -> CaptionEncoder | BagOfWords:
+    if plan.caption_encoder == "bag":
+        return BagOfWords(plan.num_words, plan.dim, plan.absolute)
+    return CaptionEncoder(
+        plan.num_words,
+        plan.dim,
+        plan.word_dim,
+        project=plan.project_captions,
+        absolute=plan.absolute,
+    )

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from vsepp.data.tokens import Vocabulary
+from vsepp.encoders.architecture import CONFIG, FORMAT, Architecture, read_config
 from vsepp.encoders.export import export_captions, export_images
-from vsepp.encoders.joint import Architecture, JointEmbedding
+from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 
-FORMAT = 1
-WEIGHTS, CONFIG, WORDS, CARD = "model.safetensors", "config.json", "tokenizer.json", "README.md"
+WEIGHTS, WORDS, CARD = "model.safetensors", "tokenizer.json", "README.md"
+CAPTIONS_BY = {"gru": "a GRU", "bag": "a bag of words"}
 GRAPHS = ("image.onnx", "caption.onnx")
 
 
@@ -49,7 +50,10 @@ class Snapshot:
             name: tensor.detach().cpu().contiguous()
             for name, tensor in self.model.state_dict().items()
         }
-        save_file(weights, folder / WEIGHTS)
+        try:
+            save_file(weights, folder / WEIGHTS)
+        except SafetensorError as error:  # its word for a disk that is full
+            raise OSError(f"{folder / WEIGHTS} could not be written ({error})") from error
         (folder / WEIGHTS).chmod(0o644)  # safetensors lets nobody else read
         self.vocabulary.save(folder / WORDS)
         config = {
@@ -60,7 +64,7 @@ class Snapshot:
         text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
         (folder / CONFIG).write_text(text, encoding="utf-8")
         if graphs:
-            export_images(self.model.image_encoder, self.architecture.size, folder / WEIGHTS)
+            export_images(self.model.image_encoder, self.architecture, folder / WEIGHTS)
             export_captions(self.model.caption_encoder, folder / WEIGHTS)
         (folder / CARD).write_text(self._card(), encoding="utf-8")
 
@@ -71,44 +75,26 @@ class Snapshot:
         Its backbone is frozen, should it be trained further, unless `finetune` says otherwise.
         """
         folder = Path(folder)
-        config = read_config(folder)
-        architecture = Architecture(**config["architecture"])
+        architecture, notes = read_config(folder)
         model = JointEmbedding.build(architecture, finetune=finetune)
         try:
             model.load_state_dict(load_file(folder / WEIGHTS))
         except (OSError, SafetensorError, RuntimeError) as error:
             raise WrongRequest(f"{folder / WEIGHTS} does not fit {CONFIG}: {error}") from error
         vocabulary = Vocabulary.load(folder / WORDS)
-        return cls(model.eval(), vocabulary, architecture, config["notes"])
+        return cls(model.eval(), vocabulary, architecture, notes)
 
     def _card(self) -> str:
         plan = self.architecture
         notes = "\n".join(f"- {name}: {value}" for name, value in self.notes.items())
         return (
             f"# A joint space of pictures and captions\n\n"
-            f"`{plan.backbone}` and a GRU, {plan.dim} dimensions, {plan.num_words} words, "
+            f"`{plan.backbone}` and {CAPTIONS_BY[plan.caption_encoder]}, {plan.dim} dimensions, {plan.num_words} words, "
             f"compared by `{plan.similarity}`.\n\n{notes}\n\n"
             "- `model.safetensors`, `config.json`: the weights, for `vsepp.Snapshot.load`\n"
             "- `image.onnx`, `caption.onnx`, `tokenizer.json`: the same model for `vsepp.load`, "
             "which needs no torch; the graphs read their numbers from `model.safetensors`\n"
         )
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """config.json, with a word to those who point at something else."""
-    file = folder / CONFIG
-    if not file.is_file():
-        raise WrongRequest(
-            f"{folder} is not a snapshot: it has no {CONFIG}. `vsepp train` makes one."
-        )
-    config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    unknown = set(config.get("architecture", {})) - {field.name for field in fields(Architecture)}
-    if config.get("format") != FORMAT or unknown:
-        raise WrongRequest(
-            f"{file} was written by another version of vsepp (format {config.get('format')}, "
-            f"this one reads {FORMAT}{'; unknown: ' + ', '.join(unknown) if unknown else ''})."
-        )
-    return config
 
 
 def _replace_folder(folder: Path, draft: Path) -> None:

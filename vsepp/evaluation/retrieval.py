@@ -1,5 +1,7 @@
 """Retrieval in both directions, measured as the paper does (Sec. 3.1)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise, product
 from typing import Any
@@ -76,14 +78,14 @@ class Retrieval:
         # Captions of one image side by side, in the order of the images.
         owners, order = owners.sort(stable=True)
         captions = captions[order]
-        folds = _folds(protocol, len(images))
+        parts = folds(protocol, len(images))
         with full_precision():
-            halves = [_fold(images, captions, owners, fold, similarity) for fold in folds]
+            halves = [_fold(images, captions, owners, fold, similarity) for fold in parts]
         return cls(
             Recall.mean([half[0] for half in halves]),
             Recall.mean([half[1] for half in halves]),
             protocol,
-            sum(len(fold) for fold in folds),
+            sum(len(fold) for fold in parts),
             sum(half[2] for half in halves),
         )
 
@@ -91,28 +93,43 @@ class Retrieval:
 @torch.inference_mode()
 def evaluate(model: JointEmbedding, pairs: Pairs, protocol: str = "full") -> Retrieval:
     """Embed every image and every caption once, rank all, and average the protocol's folds."""
-    _folds(protocol, len(pairs.items))  # complain before the work, not after it
+    folds(protocol, len(pairs.items))  # complain before the work, not after it
     images, captions = embed(model, pairs)
     owners = torch.from_numpy(pairs.image_of_caption)
     return Retrieval.from_vectors(images, captions, owners, model.similarity, protocol)
 
 
-@torch.inference_mode()
 def embed(model: JointEmbedding, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """Image vectors (N, D) and caption vectors (C, D) of a split, in its order."""
-    device = next(model.parameters()).device
-    was_training = model.training
-    model.eval()
-    try:
-        images = [model.embed_images(batch.to(device)) for batch in pairs.image_batches()]
-        numbers, vectors = [], []
+    return embed_images(model, pairs), embed_captions(model, pairs)
+
+
+@torch.inference_mode()
+def embed_images(model: JointEmbedding, pairs: Pairs) -> Tensor:
+    with _in_use(model) as device:
+        return torch.cat([model.embed_images(batch.to(device)) for batch in pairs.image_batches()])
+
+
+@torch.inference_mode()
+def embed_captions(model: JointEmbedding, pairs: Pairs) -> Tensor:
+    numbers, vectors = [], []
+    with _in_use(model) as device:
         for chosen, words, lengths in pairs.caption_batches():
             numbers.append(chosen)
             vectors.append(model.embed_captions(words.to(device), lengths.to(device)))
+        in_order = torch.cat(numbers).argsort().to(device)
+    return torch.cat(vectors)[in_order]
+
+
+@contextmanager
+def _in_use(model: JointEmbedding) -> Iterator[torch.device]:
+    """Out of training for a while, on its device."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield next(model.parameters()).device
     finally:
         model.train(was_training)
-    in_order = torch.cat(numbers).argsort().to(device)
-    return torch.cat(images), torch.cat(vectors)[in_order]
 
 
 def both_ranks(
@@ -188,7 +205,8 @@ def _fold(
     return Recall.of(image_ranks), Recall.of(caption_ranks), last - first
 
 
-def _folds(protocol: str, num_images: int) -> list[range]:
+def folds(protocol: str, num_images: int) -> list[range]:
+    """The images of each fold, or why there are too few of them."""
     if protocol not in PROTOCOLS:
         raise WrongRequest(f"There is no protocol {protocol!r}. Known: {', '.join(PROTOCOLS)}.")
     number, size = PROTOCOLS[protocol]
@@ -196,7 +214,7 @@ def _folds(protocol: str, num_images: int) -> list[range]:
     if number * size > num_images:
         raise WrongRequest(
             f"The protocol {protocol} needs {number * size:,} images, and there are {num_images:,}. "
-            "Use --protocol full."
+            "Take the protocol full."
         )
     return [range(fold * size, (fold + 1) * size) for fold in range(number)]
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from vsepp.data.ahead import made_ahead
 from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.collections import open_data
@@ -19,6 +20,8 @@ from vsepp.evaluation.figures import Retrieved, draw_retrieved
 from vsepp.evaluation.retrieval import Retrieval, embed
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
+from vsepp.search.collection import Collection
+from vsepp.search.embedder import load
 
 WORLD = "shapes:4800"
 MODELS = {
@@ -26,24 +29,32 @@ MODELS = {
     "VSE0 (both norms)": "demo-vse0-both-norms",
     "VSE++": "demo-vse++",
 }
+SEARCHED = "VSE++"  # the model with which the held-out scenes are searched
+SIDE = 256  # pixels of a scene that is written as a file
 NUM_QUERIES, NUM_FOUND = 6, 4
 
 
 @dataclass(frozen=True)
 class Demo:
-    """The rows of the demo's table, the picture, and how long all of it took."""
+    """The rows of the demo's table, the picture, the searchable scenes, and how long it took."""
 
     rows: dict[str, Retrieval]
     picture: Path
+    collection: Path
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
         rows = [{"name": name, **result.as_dict()} for name, result in self.rows.items()]
-        return {"rows": rows, "seconds": round(self.seconds, 1), "picture": str(self.picture)}
+        return {
+            "rows": rows,
+            "seconds": round(self.seconds, 1),
+            "picture": str(self.picture),
+            "collection": str(self.collection),
+        }
 
 
 def demo(out: Path, seed: int = 0) -> Demo:
-    """Train the three models, measure them on held-out scenes, and draw what they retrieve."""
+    """Train the three models, measure them on held-out scenes, draw and index what they retrieve."""
     started = time.perf_counter()
     data = open_data(WORLD)
     held_out = data.split("test")
@@ -57,13 +68,33 @@ def demo(out: Path, seed: int = 0) -> Demo:
     queries = _queries(held_out, scores, seed)
     titles = {name: f"{name}: first for {row.images.r1:.0f} %" for name, row in rows.items()}
     picture = draw_retrieved(queries, titles, out / "retrieved.png")
-    return Demo(rows, picture, time.perf_counter() - started)
+    collection = _indexed(held_out, out / MODELS[SEARCHED], out)
+    return Demo(rows, picture, collection, time.perf_counter() - started)
+
+
+def _indexed(items: list[CaptionedImage], snapshot: Path, out: Path) -> Path:
+    """The scenes as picture files, and a collection of them."""
+    scenes, file = out / "scenes", out / "scenes.vse"
+    shutil.rmtree(scenes, ignore_errors=True)
+    for old in out.glob(f"{file.name}*"):  # of an earlier demo, and SQLite's files beside it
+        old.unlink()
+    scenes.mkdir()
+
+    def write(item: CaptionedImage) -> None:
+        name = item.key.rpartition("/")[2]
+        open_picture(item.path, SIDE).save(scenes / f"{name}.png")
+
+    for _ in made_ahead(items, write):
+        pass
+    with Collection.create(file, load(snapshot)) as collection:
+        collection.add(scenes)
+    return file
 
 
 def _measure(snapshot: Snapshot, items: list[CaptionedImage]) -> tuple[Retrieval, torch.Tensor]:
     """The result on these scenes, and the scores (N, C) behind it."""
-    plan, model = snapshot.architecture, snapshot.model
-    pairs = Pairs(items, snapshot.vocabulary, plan.size, plan.resize)
+    model = snapshot.model
+    pairs = Pairs(items, snapshot.vocabulary, snapshot.architecture.view)
     images, captions = embed(model, pairs)
     result = Retrieval.from_vectors(images, captions, pairs.image_of_caption, model.similarity)
     return result, model.similarity(images, captions)

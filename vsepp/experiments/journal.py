@@ -1,9 +1,13 @@
 """What a run writes down: metrics.jsonl and TensorBoard events beside the snapshot."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from vsepp.errors import WrongRequest
+from vsepp.evaluation.behaviour import Behaviour
+from vsepp.evaluation.learning import Point
 from vsepp.evaluation.retrieval import Retrieval
 from vsepp.training.loop import Epoch, Step
 
@@ -42,13 +46,22 @@ class Journal:
         if self._steps % 10 == 0:  # reading a loss waits for the device
             self._board.add_scalar("train/loss", step.loss.item(), self._steps)
 
-    def epoch(self, epoch: Epoch, num_steps: int, result: Retrieval, is_best: bool) -> None:
+    def epoch(
+        self,
+        epoch: Epoch,
+        num_steps: int,
+        result: Retrieval,
+        is_best: bool,
+        behaviour: Behaviour | None = None,
+    ) -> None:
         line = {
             **asdict(epoch),
             "num_steps": num_steps,
             "validation": result.as_dict(),
             "best": is_best,
         }
+        if behaviour is not None:
+            line["behaviour"] = asdict(behaviour)
         self._lines.write(json.dumps(line) + "\n")
         self._lines.flush()
         self._board.add_scalar("train/epoch_loss", epoch.loss, self._steps)
@@ -57,3 +70,33 @@ class Journal:
         for direction in ("captions", "images"):
             for name, value in asdict(getattr(result, direction)).items():
                 self._board.add_scalar(f"validation/{direction}/{name}", value, self._steps)
+
+
+def read_metrics(folder: Path, losses: Sequence[str] = ()) -> list[Point]:
+    """What a run wrote down, epoch by epoch; `losses` names the loss of each phase, where known."""
+    file = folder / METRICS
+    if not file.is_file():
+        raise WrongRequest(f"{folder} is not a run: it has no {METRICS}. `vsepp train` writes one.")
+    points: list[Point] = []
+    for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            line = json.loads(text)
+            phase, seconds = line["phase"], points[-1].seconds if points else 0.0
+            behaviour = line.get("behaviour")  # runs of older versions have none
+            points.append(
+                Point(
+                    line["number"],
+                    seconds + line["seconds"],
+                    line["loss"],
+                    losses[phase - 1] if phase <= len(losses) else "",
+                    Retrieval.from_dict(line["validation"]),
+                    Behaviour.from_dict(behaviour) if behaviour else None,
+                )
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise WrongRequest(
+                f"{file}, line {number} is not an epoch of a run ({error!r})."
+            ) from error
+    if not points:
+        raise WrongRequest(f"{file} is empty: no epoch of the run has ended yet.")
+    return points

@@ -3,19 +3,35 @@
 from pathlib import Path
 
 from vsepp.data.batches import Pairs
-from vsepp.data.collections import open_data
+from vsepp.data.captioned import CaptionedImages
+from vsepp.data.troubles import OnError
 from vsepp.devices import best_device, prepare
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.evaluation.retrieval import Retrieval, evaluate
+from vsepp.experiments.fitting import check_that_features_fit
+from vsepp.experiments.opening import open_checked
 
 
-def measure(folder: Path, where: str, split: str = "test", protocol: str = "full") -> Retrieval:
-    """Load the snapshot, embed the split once, and rank."""
+def measure(
+    folder: Path,
+    where: str,
+    split: str = "test",
+    protocol: str = "full",
+    on_error: OnError = "stop",
+) -> tuple[Retrieval, list[str]]:
+    """Load the snapshot, embed the split once, and rank; also what was left out of the split."""
     snapshot = Snapshot.load(folder)
-    plan = snapshot.architecture
+    data = open_checked(where, on_error, [split])
+    return measure_on(snapshot, data, split, protocol), list(data.left_out)
+
+
+def measure_on(
+    snapshot: Snapshot, data: CaptionedImages, split: str = "test", protocol: str = "full"
+) -> Retrieval:
+    check_that_features_fit(snapshot.architecture, snapshot.model, data)
     device = best_device()
     prepare(device)
-    items = open_data(where).split(split)
     # every picture is seen once: none needs to be kept
-    pairs = Pairs(items, snapshot.vocabulary, plan.size, plan.resize, memory=0)
+    items = data.split(split)
+    pairs = Pairs(items, snapshot.vocabulary, snapshot.architecture.view, memory=0)
     return evaluate(snapshot.model.to(device), pairs, protocol)

@@ -3,41 +3,41 @@
 A key that does not exist is an error that names the keys that do.
 """
 
+import re
 import tomllib
-import typing
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal
 
+from vsepp.data.pictures import RANDOM_CROPS, Crop
+from vsepp.data.troubles import OnError
+from vsepp.encoders.architecture import Design
 from vsepp.errors import WrongRequest
+from vsepp.experiments.fidelity import follow_the_text
+from vsepp.experiments.keys import apply, read_keys
 
 RECIPES = Path(__file__).parent / "recipes"
-T = TypeVar("T")
+ROW = re.compile(r"\d+\.\d+")
 
 
 @dataclass(frozen=True)
 class DataKeys:
+    collection: str = ""  # what the numbers were measured on: coco or f30k
     train: tuple[str, ...] = ("train",)  # splits to learn from
     validate: str = "val"  # the split that picks the snapshot
-    crop: Literal["center", "random"] = "random"  # of training pictures
+    validate_images: int = 0  # only so many of them; 0: all
+    captions: int = 0  # of each picture, the first so many; 0: all
+    crop: Crop = "random_resized"  # of training pictures
     min_count: int = 4  # words that are rarer are unknown
+    on_error: OnError = "stop"  # or leave out what cannot be used, and count it
 
 
 @dataclass(frozen=True)
-class ModelKeys:
-    backbone: str = "small"
+class ModelKeys(Design):
     weights: str = "none"  # none, timm (downloads) or a file
     finetune: bool = False  # train the backbone, too
-    size: int = 224  # of the crop that the net sees
-    resize: int = 256  # the short side of the picture that it is cut from
-    dim: int = 1024
-    word_dim: int = 300
-    similarity: str = "inner_product"
-    normalize_images: bool = True
-    normalize_features: bool = True
-    project_captions: bool = False
-    absolute: bool = False
+    fixed_statistics: bool = False  # of its batch norms, and no dropout in it, while it is trained
 
 
 @dataclass(frozen=True)
@@ -59,42 +59,116 @@ class PhaseKeys:
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """One training run."""
+class ExpectedRecall:
+    r1: float
+    r5: float
+    r10: float
+    median_rank: float
 
-    phases: tuple[PhaseKeys, ...]
+
+@dataclass(frozen=True)
+class Expectation:
+    """The row as printed."""
+
+    captions: ExpectedRecall
+    images: ExpectedRecall
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One training run, and, for a row of the paper, what it is measured against."""
+
+    phases: tuple[PhaseKeys, ...] = ()
     name: str = ""
+    title: str = ""  # model and training set, as the paper calls them
+    start_from: str = ""  # a snapshot, or the row whose model is trained further
+    model_of: str = ""  # the row whose model is only measured again
     data: DataKeys = field(default_factory=DataKeys)
     model: ModelKeys = field(default_factory=ModelKeys)
     loss: LossKeys = field(default_factory=LossKeys)
+    method: Literal["gradient", "correlation"] = "gradient"  # or Sec. 2.1's closed form
+    ridge: float = 0.01  # of correlation
     batch_size: int = 128
     gradient_clip: float = 2.0  # 0: none
+    max_epochs: int = 0  # of each phase, for a quick look; 0: as many as it says
     seed: int = 0
+    seeds: int = 1  # so many runs, from `seed` on
+    protocol: str = "full"  # of the test
+    graphs: bool = True  # ONNX graphs beside the weights, for use without torch
+    fidelity: Literal["release", "paper"] = "release"  # to the code that was run, or to the text
+    expect: Expectation | None = None
 
     @classmethod
     def load(cls, name: str, changes: Iterable[str] = ()) -> "Recipe":
         """A recipe of ours by name or any TOML file, with changes such as `loss.margin=0.1`."""
-        file = RECIPES / f"{name}.toml"
-        if not file.is_file():
-            file = Path(name).expanduser()
-        if not file.is_file():
-            known = ", ".join(sorted(path.stem for path in RECIPES.glob("*.toml")))
-            raise WrongRequest(
-                f"There is no recipe {name!r}. Name a TOML file, or one of: {known}."
-            )
-        try:
-            content = tomllib.loads(file.read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
-            raise WrongRequest(f"{file} is not TOML: {error}.") from error
-        content.setdefault("name", file.stem)
+        changes = list(changes)
+        content = _content(name)
         for change in changes:
-            _apply(content, change)
-        recipe = _read(cls, content, "")
+            if change.startswith("fidelity="):
+                apply(content, change)
+        if content.get("fidelity") == "paper":
+            follow_the_text(content)  # first, so that the user's other changes have the last word
+        recipe = read_keys(cls, changes, content)
+        if recipe.max_epochs:
+            recipe = replace(recipe, phases=tuple(_shortened(recipe)))
         _check(recipe)
         return recipe
 
+    @classmethod
+    def of_row(cls, row: str, changes: Iterable[str] = ()) -> "Recipe":
+        """The recipe of a row of the paper's tables, such as 1.11."""
+        if not ROW.fullmatch(row):
+            raise WrongRequest(f"A row is called by table and number, such as 1.11, not {row!r}.")
+        return cls.load(row, changes)
+
+    @property
+    def row(self) -> str:
+        """Its number in the paper; empty for recipes of our own."""
+        return self.name if ROW.fullmatch(self.name) else ""
+
+    @property
+    def trains_nothing(self) -> bool:
+        """Another row's model is measured again, or the model is solved for."""
+        return bool(self.model_of) or self.method == "correlation"
+
+    @property
+    def crops_at_random(self) -> bool:
+        return self.data.crop in RANDOM_CROPS
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def all_recipes() -> list[Recipe]:
+    """Ours first, then the paper's in the order of its tables."""
+    names = [file.stem for file in RECIPES.glob("*.toml")]
+    rows = [name for name in names if ROW.fullmatch(name)]
+    ours = sorted(set(names) - set(rows))
+    numbered = sorted(rows, key=lambda row: tuple(map(int, row.split("."))))
+    return [Recipe.load(name) for name in (*ours, *numbered)]
+
+
+def _content(name: str) -> dict[str, Any]:
+    file = RECIPES / f"{name}.toml"
+    if not file.is_file():
+        file = Path(name).expanduser()
+    if not file.is_file():
+        known = ", ".join(sorted(p.stem for p in RECIPES.glob("*.toml") if not ROW.match(p.stem)))
+        raise WrongRequest(
+            f"There is no recipe {name!r}. Name a TOML file, a row of the paper such as 1.11 "
+            f"(vsepp recipes lists them), or one of: {known}."
+        )
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise WrongRequest(f"{file} is not TOML: {error}.") from error
+    content.setdefault("name", file.stem)
+    return content
+
+
+def _shortened(recipe: Recipe) -> list[PhaseKeys]:
+    limit = recipe.max_epochs
+    return [replace(phase, epochs=min(phase.epochs, limit)) for phase in recipe.phases]
 
 
 def _check(recipe: Recipe) -> None:
@@ -102,95 +176,28 @@ def _check(recipe: Recipe) -> None:
     for is_right, complaint in (
         (recipe.batch_size >= 2, "batch_size takes at least 2: a pair alone has no negatives."),
         (recipe.seed >= 0, "seed takes 0 or more."),
+        (recipe.seeds >= 1, "seeds takes 1 or more."),
         (all(phase.epochs >= 0 for phase in recipe.phases), "phases: epochs takes 0 or more."),
         (
-            any(phase.epochs for phase in recipe.phases),
-            "The recipe has no epochs: give a phase one.",
+            recipe.trains_nothing or any(phase.epochs for phase in recipe.phases),
+            "The recipe has no epochs: give it phases, and a phase an epoch.",
         ),
         (
             recipe.model.size <= recipe.model.resize,
             "model.size is larger than model.resize, the picture that the crop is cut from.",
         ),
         (
-            recipe.model.backbone != "small" or recipe.model.finetune,
+            recipe.data.crop != "ten" or not recipe.model.finetune,
+            "Ten crops are for a net that is not trained: set model.finetune=false.",
+        ),
+        (
+            recipe.model.backbone != "features" or not recipe.model.finetune,
+            "The net behind features cannot be trained: set model.finetune=false.",
+        ),
+        (
+            recipe.trains_nothing or recipe.model.backbone != "small" or recipe.model.finetune,
             "The backbone small starts from scratch and must learn: set model.finetune=true.",
         ),
     ):
         if not is_right:
             raise WrongRequest(complaint)
-
-
-def _apply(content: dict[str, Any], change: str) -> None:
-    """Put one `--set key.path=value` into the recipe's content."""
-    path, equals, text = change.partition("=")
-    if not equals:
-        raise WrongRequest(f"--set {change}: write it as key=value, such as loss.margin=0.1.")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text  # a bare word is a string
-    *above, last = path.strip().split(".")
-    place: Any = content
-    for step in above:
-        if isinstance(place, list):
-            place = place[_position(place, step, change)]
-        elif isinstance(place, dict):
-            place = place.setdefault(step, {})
-    if isinstance(place, list):
-        place[_position(place, last, change)] = value
-    elif isinstance(place, dict):
-        place[last] = value
-    else:
-        raise WrongRequest(f"--set {change}: {'.'.join(above)} holds a value, not keys.")
-
-
-def _position(items: list[Any], step: str, change: str) -> int:
-    if not step.isdecimal() or int(step) >= len(items):
-        raise WrongRequest(
-            f"--set {change}: {step} is not an item; there are 0 to {len(items) - 1}."
-        )
-    return int(step)
-
-
-def _read(kind: type[T], content: Any, path: str) -> T:
-    """A dataclass from a TOML table: keys known, types right."""
-    if not isinstance(content, dict):
-        raise WrongRequest(f"{path or 'A recipe'} takes keys, not {content!r}.")
-    types_of = typing.get_type_hints(kind)
-    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    for key in content:
-        if key not in known:
-            where = f"{path}.{key}" if path else key
-            raise WrongRequest(f"Unknown key {where}. Known: {', '.join(known)}.")
-    values = {
-        key: _value(types_of[key], value, f"{path}.{key}" if path else key)
-        for key, value in content.items()
-    }
-    try:
-        return kind(**values)
-    except TypeError as error:  # a key without default is missing
-        raise WrongRequest(
-            f"{path or 'The recipe'}: {str(error).partition(')')[2].strip()}."
-        ) from error
-
-
-def _value(wanted: Any, value: Any, path: str) -> Any:
-    if is_dataclass(wanted):
-        return _read(wanted, value, path)  # type: ignore[arg-type]
-    if get_origin(wanted) is tuple:
-        if not isinstance(value, list):
-            raise WrongRequest(f"{path} takes a list, not {value!r}.")
-        inner = get_args(wanted)[0]
-        return tuple(_value(inner, item, f"{path}.{n}") for n, item in enumerate(value))
-    if get_origin(wanted) is Literal:
-        if value not in get_args(wanted):
-            raise WrongRequest(f"{path} takes {' or '.join(get_args(wanted))}, not {value!r}.")
-        return value
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if type(value) is not wanted:
-        raise WrongRequest(f"{path} takes {WORDS[wanted]}, not {value!r}.")
-    return value
-
-
-WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}

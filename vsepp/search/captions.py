@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from vsepp.search.embedder import Embedder, Picture, read_captions
+from vsepp.data.pictures import Picture
+from vsepp.search.embedder import Embedder, read_captions
 from vsepp.search.index import Hit, best_rows
 from vsepp.search.similarity import SIMILARITIES
 
@@ -18,7 +19,7 @@ class CaptionHit(Hit):
 def best_captions(embedder: Embedder, image: Picture, file: Path, k: int) -> list[CaptionHit]:
     """The captions in a file, one a line, that fit a photo best."""
     captions = read_captions(file)
-    similarity = SIMILARITIES[embedder.architecture["similarity"]]
+    similarity = SIMILARITIES[embedder.architecture.similarity]
     scores = similarity(embedder.embed_images([image]), embedder.embed_texts(captions))[0]
     return [
         CaptionHit(str(row + 1), float(scores[row]), file, captions[row])

@@ -9,13 +9,14 @@ from types import TracebackType
 
 import numpy as np
 
+from vsepp.data.pictures import Picture
 from vsepp.errors import WrongRequest
 from vsepp.search.adding import Report, adding
 from vsepp.search.captions import best_captions
 from vsepp.search.compose import question
 from vsepp.search.cutoff import Cutoffs
 from vsepp.search.duplicates import Folded, folded
-from vsepp.search.embedder import Embedder, Picture, load
+from vsepp.search.embedder import Embedder, load
 from vsepp.search.found import Found
 from vsepp.search.identity import check_model, find_model, model_of
 from vsepp.search.index import Hit, Index

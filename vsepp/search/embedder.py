@@ -8,17 +8,15 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
-from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
-from vsepp.data.captioned import PictureSource
-from vsepp.data.pictures import SUFFIXES, Pixels, center_crop, open_picture, shrink
+from vsepp.data.pictures import SUFFIXES, Picture, Pixels
 from vsepp.data.tokens import Vocabulary
+from vsepp.encoders.architecture import read_config
 from vsepp.errors import WrongRequest
 
 Vectors = NDArray[np.float32]
-Picture = Path | str | PictureSource | Image.Image
 BATCH = 32
 IN_THE_BOX = Path(__file__).parents[1] / "pretrained" / "default"
 
@@ -28,26 +26,40 @@ class Embedder:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        config = self.folder / "config.json"
+        self.architecture, self.notes = read_config(self.folder)
         graphs = [self.folder / name for name in ("image.onnx", "caption.onnx")]
-        if not config.is_file() or not all(graph.is_file() for graph in graphs):
+        if not all(graph.is_file() for graph in graphs):
             raise WrongRequest(
-                f"{self.folder} is not a snapshot with ONNX graphs. `vsepp train` makes one."
+                f"{self.folder} has no ONNX graphs: its training has not ended (go on with --resume), "
+                "or was told to make none (graphs=false). Snapshot.load(folder).save(folder) adds them."
             )
-        self.architecture = json.loads(config.read_text(encoding="utf-8"))["architecture"]
         self.vocabulary = Vocabulary.load(self.folder / "tokenizer.json")
         self._image, self._caption = (onnxruntime.InferenceSession(str(graph)) for graph in graphs)
 
     @property
     def dim(self) -> int:
-        return int(self.architecture["dim"])
+        return self.architecture.dim
 
     def embed_images(self, pictures: Iterable[Picture]) -> Vectors:
         """Vectors (N, D) of files, open pictures or anything with `open(short_side)`."""
+        if self.architecture.takes_features:
+            raise WrongRequest(
+                f"{self.folder} was trained on {self.architecture.backbone}, without the net that "
+                "made them: it embeds features (embed_features), not pictures. To put the net into the "
+                "snapshot, train with --set model.backbone=NAME --set model.weights=FILE."
+            )
         pixels = map(self._pixels, pictures)
         vectors = [np.zeros((0, self.dim), dtype=np.float32)]
         while batch := list(islice(pixels, BATCH)):
             vectors += self._image.run(None, {"images": np.stack(batch)})
+        return np.concatenate(vectors)
+
+    def embed_features(self, features: Vectors) -> Vectors:
+        """Vectors (N, D) of the features (N, D_phi) of a model that was trained on such."""
+        if not self.architecture.takes_features:
+            raise WrongRequest(f"{self.folder} embeds pictures (embed_images), not features.")
+        chunks = np.split(features, range(1024, len(features), 1024))
+        vectors = [self._image.run(None, {"images": chunk})[0] for chunk in chunks]
         return np.concatenate(vectors)
 
     def embed_texts(self, texts: Sequence[str]) -> Vectors:
@@ -66,8 +78,7 @@ class Embedder:
         return vectors
 
     def _pixels(self, picture: Picture) -> Pixels:
-        resize, size = self.architecture["resize"], self.architecture["size"]
-        return center_crop(shrink(open_picture(picture, resize), resize), size)
+        return self.architecture.view.cut(self.architecture.view.resized(picture))
 
 
 def load(folder: Path | str | None = None) -> Embedder:

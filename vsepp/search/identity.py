@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from vsepp.errors import WrongRequest
@@ -17,7 +18,7 @@ def model_of(embedder: Embedder) -> Model:
         identity=_identity(embedder),
         folder=embedder.folder.absolute(),
         dim=embedder.dim,
-        similarity=str(embedder.architecture["similarity"]),
+        similarity=embedder.architecture.similarity,
     )
 
 
@@ -47,7 +48,7 @@ def find_model(expected: Model, collection: Path) -> Embedder:
 
 def _identity(embedder: Embedder) -> str:
     digest = hashlib.sha256()
-    digest.update(json.dumps(embedder.architecture, sort_keys=True).encode())
+    digest.update(json.dumps(asdict(embedder.architecture), sort_keys=True).encode())
     for name in DECISIVE:
         with (embedder.folder / name).open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())

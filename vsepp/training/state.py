@@ -20,10 +20,14 @@ def save_state(
         "facts": facts,
     }
     draft = file.with_name(f".{file.name}.draft")
-    with draft.open("wb") as stream:
-        torch.save(content, stream)
-        stream.flush()
-        os.fsync(stream.fileno())  # on the disk before it takes the old one's place
+    try:
+        with draft.open("wb") as stream:
+            torch.save(content, stream)
+            stream.flush()
+            os.fsync(stream.fileno())  # on the disk before it takes the old one's place
+    except RuntimeError as error:  # torch's word for a disk that is full
+        draft.unlink(missing_ok=True)
+        raise OSError(f"{file} could not be written ({str(error).splitlines()[0]})") from error
     draft.replace(file)
 
 

@@ -1,0 +1,147 @@
+"""A little collection in every layout, in its real form, is trained on and evaluated."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from tests.conftest import TINY
+from tests.layouts import (
+    some_items,
+    write_coco,
+    write_features,
+    write_folder,
+    write_karpathy,
+    write_shards,
+)
+from vsepp.encoders.snapshot import Snapshot
+from vsepp.errors import WrongRequest
+from vsepp.experiments.measure import measure
+from vsepp.experiments.opening import open_checked
+from vsepp.experiments.precompute import NetKeys, precompute
+from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.run import run
+
+pytestmark = pytest.mark.slow
+
+ON_FEATURES = [
+    "batch_size=16",
+    "model.dim=16",
+    "model.word_dim=8",
+    "data.min_count=1",
+    "phases.0.epochs=2",
+    "phases.0.learning_rate=1e-3",
+    "phases.1.epochs=0",
+]
+SMALL_NET = NetKeys(weights="none", size=64, resize=64)
+
+
+def trained(recipe, keys, data, into):
+    run(Recipe.load(recipe, keys), open_checked(str(data)), into)
+    return Snapshot.load(into).model.state_dict()
+
+
+def recalls(folder, data):
+    return measure(folder, str(data))[0]
+
+
+def are_equal(first, second):
+    assert first.keys() == second.keys()
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [write_folder, write_shards, write_karpathy, write_coco],
+    ids=["folder", "shards", "Karpathy's JSON", "COCO"],
+)
+def test_every_layout_of_pictures(tmp_path, write):
+    data = write(tmp_path / "data", some_items())
+    keys = [*TINY, "batch_size=16"]
+    if write is write_coco:
+        keys.append("data.train=['train', 'restval']")
+    trained("demo-vse++", keys, data, tmp_path / "run")
+    result = recalls(tmp_path / "run", data)
+    assert (result.num_images, result.num_captions) == (12, 60)
+    assert result.rsum > 0
+
+
+def test_a_row_a_picture_and_a_row_a_caption_give_the_same(tmp_path):
+    models, results = [], []
+    for repeats in (1, 5):
+        data = write_features(tmp_path / f"data{repeats}", some_items(), repeats)
+        models.append(trained("features", ON_FEATURES, data, tmp_path / f"run{repeats}"))
+        results.append(recalls(tmp_path / f"run{repeats}", data))
+    assert are_equal(*models)
+    assert results[0] == results[1]
+    assert results[0].num_images == 12
+
+
+@pytest.mark.parametrize("crop", ["center", "ten"])
+def test_precomputed_features_train_like_the_pictures(tmp_path, crop):
+    torch.manual_seed(7)  # not the seed of the run, which would make the same net again
+    weights = random_weights("resnet18", tmp_path / "resnet18.safetensors")
+    pictures = write_folder(tmp_path / "pictures", some_items())
+    net = NetKeys(weights=str(weights), size=48, resize=64)
+    crops = 10 if crop == "ten" else 1
+    counts = precompute(open_checked(str(pictures)), "resnet18", crops, tmp_path / "made", net)
+    assert counts == {"train": 24, "val": 12, "test": 12}
+    keys = [
+        *ON_FEATURES,
+        "model.backbone=resnet18",
+        f"model.weights={weights}",
+        "model.size=48",
+        "model.resize=64",
+        f"data.crop={crop}",
+    ]
+    of_pictures = trained("features", keys, pictures, tmp_path / "a")
+    of_features = trained("features", keys, tmp_path / "made", tmp_path / "b")
+    assert are_equal(of_pictures, of_features)
+    assert recalls(tmp_path / "a", pictures) == recalls(tmp_path / "b", tmp_path / "made")
+    assert recalls(tmp_path / "b", pictures) == recalls(tmp_path / "b", tmp_path / "made")
+    check_that_another_net_is_refused(tmp_path / "made", keys, tmp_path / "c")
+
+
+def random_weights(name, file):
+    import timm
+    from safetensors.torch import save_file
+
+    save_file(timm.create_model(name, num_classes=0).state_dict(), file)
+    return file
+
+
+def check_that_another_net_is_refused(made, keys, into):
+    data = open_checked(str(made))
+    for change, message in (
+        ("model.size=32", "size 48, not 32"),
+        ("model.weights=none", "weights .*, not"),
+        ("model.backbone=resnet50", "does not fit"),
+        ("model.finetune=true", "cannot train resnet18|Ten crops"),
+    ):
+        with pytest.raises(WrongRequest, match=message):
+            run(Recipe.load("features", [*keys, change]), data, into)
+
+
+def test_precompute_goes_on_and_refuses_what_is_not_its_own(tmp_path):
+    pictures = write_folder(tmp_path / "pictures", some_items(8))
+    data, made = open_checked(str(pictures)), tmp_path / "made"
+    keys = ["model.weights=none"]
+    torch.manual_seed(0)
+    precompute(data, "resnet18", 1, made, SMALL_NET)
+    before = (made / "test_ims.npy").stat().st_mtime_ns
+    (made / "train_ims.npy").unlink()
+    torch.manual_seed(0)
+    precompute(data, "resnet18", 1, made, SMALL_NET)
+    assert (made / "test_ims.npy").stat().st_mtime_ns == before
+    assert np.load(made / "train_ims.npy").shape == (8, 512)
+    assert json.loads((made / "features.json").read_text())["backbone"] == "resnet18"
+    with pytest.raises(WrongRequest, match="features of another net"):
+        precompute(data, "resnet18", 10, made, SMALL_NET)
+    (made / "features.json").unlink()
+    with pytest.raises(WrongRequest, match="unknown origin"):
+        precompute(data, "resnet18", 1, made, SMALL_NET)
+    with pytest.raises(WrongRequest, match=r"takes 1 .* or 10"):
+        precompute(data, "resnet18", 3, made, SMALL_NET)
+    with pytest.raises(WrongRequest, match=r"holds pictures.*vsepp precompute"):
+        run(Recipe.load("features", [*ON_FEATURES, *keys]), data, tmp_path / "run")

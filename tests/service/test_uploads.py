@@ -1,0 +1,132 @@
+"""Uploads that are too large, malformed, or bombs."""
+
+import struct
+import zlib
+from io import BytesIO
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from vsepp.service.limits import Limits
+
+
+def chunk(kind, data):
+    checksum = zlib.crc32(kind + data)
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
+
+
+def bomb(width, height):
+    """A PNG of a few bytes that says it has very many pixels."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    rows = zlib.compress(bytes(1000))
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    )
+
+
+def picture(kind="PNG", size=(48, 32)):
+    data = BytesIO()
+    noise = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    Image.fromarray(noise).save(data, kind)
+    return data.getvalue()
+
+
+def post(client, data):
+    return client.post("/api/search?limit=1", files={"photo": ("photo.png", data, "image/png")})
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])
+def test_every_format_is_taken(client, kind):
+    assert post(client, picture(kind)).status_code == 200
+
+
+@pytest.mark.parametrize("size", [(9_000, 9_000), (30_000, 30_000), (2**31 - 1, 2**31 - 1)])
+def test_a_bomb_is_not_decoded(client, size):
+    answer = post(client, bomb(*size))
+    assert answer.status_code == 422
+    assert "The upload cannot be read as a picture" in answer.json()["reason"]
+    assert client.get("/api/health").status_code == 200
+
+
+def test_as_many_pixels_as_allowed_and_one_row_more(collection, client_of):
+    client = client_of(collection, limits=Limits(pixels=48 * 32))
+    assert post(client, picture()).status_code == 200
+    answer = post(client, picture(size=(48, 33)))
+    assert answer.status_code == 422
+    assert "48 x 33 pixels" in answer.json()["reason"]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "The upload is empty"),
+        (b"not a picture", "none of JPEG"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "none of JPEG"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "none of JPEG"),
+        (picture()[:-60], "cannot be read"),
+        (picture("JPEG")[:300], "cannot be read"),
+    ],
+)
+def test_what_is_no_whole_picture_is_refused(client, data, reason):
+    answer = post(client, data)
+    assert answer.status_code == 422
+    assert reason in answer.json()["reason"]
+
+
+@given(st.data(), st.sampled_from(["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"]))
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damaged_bytes_never_break_the_service(client, data, kind):
+    damaged = bytearray(picture(kind))
+    for _ in range(data.draw(st.integers(1, 8))):
+        place = data.draw(st.integers(0, len(damaged) - 1))
+        damaged[place] = data.draw(st.integers(0, 255))
+    answer = post(client, bytes(damaged))
+    assert answer.status_code in (200, 422), answer.text
+
+
+def test_a_large_upload_is_refused_whether_or_not_it_says_so(collection, client_of):
+    client = client_of(collection, limits=Limits(upload_bytes=100_000))
+    assert post(client, bytes(90_000)).status_code == 422  # read, and found to be no picture
+    told = post(client, bytes(200_000))
+    assert told.status_code == 413
+    assert told.json()["reason"] == "The upload is too large: at most 0.1 MB."
+
+    def trickle():
+        yield b'--x\r\nContent-Disposition: form-data; name="photo"; filename="a.png"\r\n\r\n'
+        for _ in range(200):
+            yield bytes(1000)
+        yield b"\r\n--x--\r\n"
+
+    form = {"content-type": "multipart/form-data; boundary=x"}
+    untold = client.post("/api/search", content=trickle(), headers=form)
+    assert untold.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("multipart/form-data", b"no boundary"),
+        ("multipart/form-data; boundary=x", b"--x\r\nbroken"),
+        ("multipart/form-data; boundary=x", b"--y\r\n\r\n--y--"),
+        ("multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; name="photo"'),
+        ("multipart/form-data; boundary=x", b"--x--\r\n"),
+        ("application/json", b"{}"),
+        ("application/x-www-form-urlencoded", b"photo=text"),
+        ("\xff", b"\xff"),
+    ],
+)
+def test_a_malformed_form_is_refused_with_a_reason(client, kind, body):
+    answer = client.post(
+        "/api/search", content=body, headers={"content-type": kind.encode("latin-1")}
+    )
+    assert answer.status_code in (400, 422)
+    assert answer.json()["reason"]
+
+
+def test_a_photo_and_a_key_are_too_much(client):
+    answer = client.post("/api/search?like=1", files={"photo": ("x.png", picture())})
+    assert answer.status_code == 422
+    assert "not both" in answer.json()["reason"]

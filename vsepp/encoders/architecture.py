@@ -1,0 +1,68 @@
+"""What a net is made of, in words and numbers: read with torch and without."""
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from vsepp.data.pictures import View
+from vsepp.errors import WrongRequest
+
+FORMAT = 1
+CONFIG = "config.json"
+FEATURES = "features:"  # features:4096 is a net that has run before: its pictures are vectors
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a recipe may choose."""
+
+    backbone: str = "small"
+    size: int = 224  # of the crop that the net sees
+    resize: int = 256  # the short side of the picture that it is cut from
+    square: bool = False  # squeeze the whole picture into resize x resize instead
+    dim: int = 1024
+    word_dim: int = 300
+    caption_encoder: Literal["gru", "bag"] = "gru"  # of the words one after another, or their mean
+    similarity: str = "inner_product"
+    normalize_images: bool = True
+    normalize_features: bool = True
+    project_captions: bool = False
+    absolute: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture(Design):
+    """All that is needed to build the same net again, without its training data."""
+
+    num_words: int
+    crops: int = 1  # of a picture in use: 1 is the middle; 10 are averaged (10C)
+
+    @property
+    def view(self) -> View:
+        return View(self.size, self.resize, self.square, self.crops)
+
+    @property
+    def takes_features(self) -> bool:
+        return self.backbone.startswith(FEATURES)
+
+
+def read_config(folder: Path) -> tuple[Architecture, dict[str, Any]]:
+    """Architecture and notes of a snapshot, with a word to those who point at something else."""
+    file = folder / CONFIG
+    if not file.is_file():
+        raise WrongRequest(
+            f"{folder} is not a snapshot: it has no {CONFIG}. `vsepp train` makes one."
+        )
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        version, keys = config["format"], config["architecture"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise WrongRequest(f"{file} is not the {CONFIG} of a snapshot ({error!r}).") from error
+    unknown = set(keys) - {field.name for field in fields(Architecture)}
+    if version != FORMAT or unknown:
+        raise WrongRequest(
+            f"{file} was written by another version of vsepp (format {version}, "
+            f"this one reads {FORMAT}{'; unknown: ' + ', '.join(unknown) if unknown else ''})."
+        )
+    return Architecture(**keys), config.get("notes", {})

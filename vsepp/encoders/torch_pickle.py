@@ -1,0 +1,162 @@
+"""Files of torch.save, old and new, read as plain data.
+
+torch.load(weights_only=True) still calls a good deal of torch on a stranger's behalf, and had holes.
+Here a tensor is at first a note of where its numbers lie; they are fetched when all has been read.
+"""
+
+import math
+import struct
+import zipfile
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor
+
+from vsepp.encoders.plain_pickle import PlainUnpickler
+
+MAGIC = 0x1950A86A20F9469CFC6C  # what a file of torch 0.1.10 to 1.5 begins with
+DTYPES = {
+    "Float": torch.float32,
+    "Double": torch.float64,
+    "Half": torch.float16,
+    "BFloat16": torch.bfloat16,
+    "Long": torch.int64,
+    "Int": torch.int32,
+    "Byte": torch.uint8,
+    "Bool": torch.bool,
+}
+NUMPY_SCALARS = {"f8": "<d", "f4": "<f", "i8": "<q", "i4": "<i"}
+Storages = dict[str, bytearray]
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Numbers in a row, of which a tensor may take a part."""
+
+    key: str
+    dtype: torch.dtype
+    length: int
+    start: int = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tensor whose numbers have not been fetched yet."""
+
+    storage: Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def tensor(self, storages: Storages) -> Tensor:
+        if 0 in self.shape:
+            return torch.empty(self.shape, dtype=self.storage.dtype)
+        numbers = torch.frombuffer(storages[self.storage.key], dtype=self.storage.dtype)
+        if math.prod(self.shape) > len(numbers):  # steps of 0 would make much out of nothing
+            raise ValueError(f"a tensor {self.shape} has only {len(numbers)} numbers")
+        return numbers.as_strided(self.shape, self.strides, self.storage.start + self.offset)
+
+
+def read_torch_file(stream: BinaryIO) -> Any:
+    """The content of the file: dicts, lists, tensors, numbers, text."""
+    content, storages = (_read_zip if zipfile.is_zipfile(stream) else _read_stream)(stream)
+    return _with_tensors(content, storages)
+
+
+def _with_tensors(content: Any, storages: Storages) -> Any:
+    if isinstance(content, Place):
+        return content.tensor(storages)
+    if isinstance(content, dict):
+        return {key: _with_tensors(value, storages) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_with_tensors(value, storages) for value in content]
+    return content
+
+
+def _read_zip(stream: BinaryIO) -> tuple[Any, Storages]:
+    """torch 1.6 and later: an archive of a pickle and a file for each storage."""
+    with zipfile.ZipFile(stream) as archive:
+        names = archive.namelist()
+        (pickled,) = (name for name in names if name.endswith("/data.pkl"))
+        folder = pickled.removesuffix(".pkl") + "/"
+        with archive.open(pickled) as part:
+            content = _unpickler(part, {}).load()
+        storages = {
+            name.removeprefix(folder): bytearray(archive.read(name))
+            for name in names
+            if name.startswith(folder)
+        }
+    return content, storages
+
+
+def _read_stream(stream: BinaryIO) -> tuple[Any, Storages]:
+    """torch 0.1.10 to 1.5: pickles one after the other, then the storages."""
+    stream.seek(0)
+    magic, _, _ = (_unpickler(stream, {}).load() for _ in range(3))  # version, kind of machine
+    if magic != MAGIC:
+        raise ValueError("it does not begin as a file of torch does")
+    found: dict[str, Storage] = {}
+    content = _unpickler(stream, found).load()
+    storages = {}
+    for key in _unpickler(stream, {}).load():
+        (length,) = struct.unpack("<q", stream.read(8))
+        if length != found[key].length:
+            raise ValueError(f"storage {key} has {length} numbers, not {found[key].length}")
+        storages[key] = bytearray(stream.read(length * found[key].dtype.itemsize))
+    return content, storages
+
+
+def _unpickler(stream: Any, found: dict[str, Storage]) -> PlainUnpickler:
+    """`found` collects the storages that the pickle speaks of."""
+
+    def storage(saved_id: Any) -> Storage:
+        _, dtype, key, _, length, *part = saved_id
+        found[key] = Storage(key, dtype, length)
+        if part and part[0] is not None:
+            _, start, length = part[0]
+            return Storage(key, dtype, length, start)
+        return found[key]
+
+    stand_ins = _stand_ins()
+    # latin-1 keeps the bytes that Python 2 had in its strings, such as those of NumPy's numbers
+    return PlainUnpickler(
+        stream, lambda module, name: stand_ins.get(f"{module}.{name}"), storage, "latin-1"
+    )
+
+
+def _stand_ins() -> dict[str, Any]:
+    """What stands for the few names that a checkpoint needs."""
+    namespace = type("Namespace", (), {})
+
+    class Dtype:
+        def __init__(self, code: str, *_: Any) -> None:
+            self.code = code
+
+        def __setstate__(self, state: Any) -> None:
+            pass  # the byte order; every machine that learns is little-endian
+
+    def scalar(dtype: Any, data: Any) -> Any:
+        raw = data if isinstance(data, bytes) else data.encode("latin-1")
+        return struct.unpack(NUMPY_SCALARS[dtype.code], raw)[0]
+
+    def place(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> Place:
+        return Place(storage, offset, tuple(shape), tuple(strides))
+
+    storages = {
+        f"torch.{where}{name}Storage": dtype
+        for name, dtype in DTYPES.items()
+        for where in ("", "cuda.")
+    }
+    return storages | {
+        "argparse.Namespace": namespace,
+        "collections.OrderedDict": OrderedDict,
+        "torch._utils._rebuild_tensor": place,
+        "torch._utils._rebuild_tensor_v2": place,
+        "torch._utils._rebuild_parameter": lambda data, *_: data,
+        "numpy.dtype": Dtype,
+        "numpy.core.multiarray.scalar": scalar,
+        "numpy._core.multiarray.scalar": scalar,
+        "_codecs.encode": lambda text, encoding: text.encode("latin-1"),
+    }

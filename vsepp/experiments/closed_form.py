@@ -1,0 +1,43 @@
+"""A recipe that is solved, not trained: Sec. 2.1's canonical correlation."""
+
+import time
+from pathlib import Path
+
+import torch
+
+from vsepp.data.captioned import CaptionedImages
+from vsepp.encoders.snapshot import Snapshot
+from vsepp.errors import WrongRequest
+from vsepp.evaluation.retrieval import evaluate
+from vsepp.experiments.journal import Journal
+from vsepp.experiments.keeper import Run, has_something_to_resume
+from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.setup import set_up
+from vsepp.training.correlation import fit_by_correlation
+from vsepp.training.loop import Epoch
+
+
+def solve(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
+    """One pass over the pairs, one decomposition; the snapshot is like any other."""
+    has_something_to_resume(into, resume=False)
+    if recipe.model.caption_encoder != "bag" or recipe.model.finetune or recipe.crops_at_random:
+        raise WrongRequest(
+            "Correlation is solved over fixed features and bags of words: set "
+            "model.caption_encoder=bag, model.finetune=false and data.crop=center or ten."
+        )
+    started = time.perf_counter()
+    setup = set_up(recipe, data, torch.device("cpu"))
+    correlations = fit_by_correlation(setup.model, setup.learned, recipe.ridge)
+    result = evaluate(setup.model, setup.validation)
+    seconds = time.perf_counter() - started
+    with Journal(into) as journal:
+        mean = float(1 - correlations.mean())  # what is not correlated is the loss
+        journal.epoch(Epoch(1, 1, 0.0, mean, len(setup.learned), seconds), 1, result, is_best=True)
+    notes = {
+        "data": data.name,
+        "left_out": len(data.left_out),
+        "validation_rsum": round(result.rsum, 1),
+        "recipe": recipe.as_dict(),
+    }
+    Snapshot(setup.model, setup.vocabulary, setup.architecture, notes).save(into, recipe.graphs)
+    return Run(into, 1, result)

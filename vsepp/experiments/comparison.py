@@ -1,0 +1,121 @@
+"""Our results beside the paper's: a row, or a table with the rows of others between ours."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from vsepp.evaluation.report import Line, cells, figures, layout
+from vsepp.evaluation.retrieval import Retrieval
+from vsepp.experiments.recipe import Expectation, Recipe
+from vsepp.experiments.tables import Quoted, table_of
+
+MEASURED_ON = {"1k": 1000, "5x1k": 5000, "5k": 5000, "full": 1000}  # images, in the paper
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """Our result for a row, of one or several seeds, and the paper's."""
+
+    recipe: Recipe
+    results: Sequence[Retrieval]
+
+    @property
+    def ours(self) -> list[float]:
+        return [fmean(column) for column in self._columns()]
+
+    @property
+    def spread(self) -> list[float] | None:
+        """The standard deviation over seeds, where there are several."""
+        if len(self.results) < 2:
+            return None
+        return [stdev(column) for column in self._columns()]
+
+    @property
+    def paper(self) -> list[float]:
+        return printed(self.recipe.expect)
+
+    def lines(self) -> list[Line]:
+        difference = [ours - paper for ours, paper in zip(self.ours, self.paper, strict=True)]
+        return [
+            (f"{self.recipe.row} ours", self._cells()),
+            ("paper", cells(self.paper)),
+            ("difference", cells(difference, "+.1f")),
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "row": self.recipe.row,
+            "name": self.recipe.title,
+            "protocol": self.recipe.protocol,
+            "ours": _named(self.ours),
+            "spread": _named(self.spread) if self.spread else None,
+            "paper": _named(self.paper),
+            "runs": [result.as_dict() for result in self.results],
+            "recipe": self.recipe.as_dict(),
+        }
+
+    def notes(self) -> list[str]:
+        """What a reader must know before comparing."""
+        num_images = self.results[0].num_images
+        wanted = MEASURED_ON[Recipe.of_row(self.recipe.row).protocol]
+        if num_images == wanted:
+            return []
+        return [f"Measured on {num_images:,} images; the paper's row on {wanted:,}."]
+
+    def _columns(self) -> list[tuple[float, ...]]:
+        return list(zip(*(figures(result) for result in self.results), strict=True))
+
+    def _cells(self) -> list[str]:
+        if self.spread is None:
+            return cells(self.ours)
+        pairs = zip(self.ours, self.spread, strict=True)
+        return [f"{mean:.1f}±{spread:.1f}" for mean, spread in pairs]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A row, or a table with the rows of others between ours."""
+
+    reproduced: dict[str, Reproduced]
+    table: int | None = None
+
+    def text(self) -> str:
+        lines: list[Line | str] = []
+        if self.table is None:
+            (row,) = self.reproduced.values()
+            lines += [f"{row.recipe.row}: {row.recipe.title} ({row.recipe.protocol})", *row.lines()]
+        else:
+            for entry in table_of(self.table):
+                lines += self._entry(entry)
+        notes = {note: None for row in self.reproduced.values() for note in row.notes()}
+        return "\n".join((layout(lines), *notes))
+
+    def as_dict(self) -> dict[str, Any]:
+        rows = [row.as_dict() for row in self.reproduced.values()]
+        return rows[0] if self.table is None else {"table": self.table, "rows": rows}
+
+    def _entry(self, entry: str | Quoted) -> list[Line | str]:
+        if isinstance(entry, Quoted):
+            return [(entry.name, cells(entry.numbers))]
+        if entry not in self.reproduced:
+            recipe = Recipe.of_row(entry)
+            return [(f"{entry} {recipe.title}, paper", cells(printed(recipe.expect)))]
+        row = self.reproduced[entry]
+        name = f"{entry} {row.recipe.title}"
+        return [(name, row.lines()[0][1]), ("  paper", cells(row.paper))]
+
+
+def printed(expect: Expectation | None) -> list[float]:
+    """The nine numbers of a row as the paper has them."""
+    if expect is None:
+        return [math.nan] * 9
+    halves = [list(asdict(side).values()) for side in (expect.captions, expect.images)]
+    return [*halves[0], *halves[1], sum(sum(half[:3]) for half in halves)]
+
+
+def _named(numbers: Sequence[float]) -> dict[str, Any]:
+    names = ("r1", "r5", "r10", "median_rank")
+    captions, images = (dict(zip(names, part, strict=True)) for part in (numbers[:4], numbers[4:8]))
+    return {"captions": captions, "images": images, "rsum": numbers[8]}

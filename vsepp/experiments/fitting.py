@@ -1,0 +1,53 @@
+"""Whether a net and the features of a collection belong together."""
+
+from vsepp.data.captioned import CaptionedImages
+from vsepp.data.features import FeatureRow
+from vsepp.encoders.architecture import Architecture
+from vsepp.encoders.backbones import fingerprint
+from vsepp.encoders.joint import JointEmbedding
+from vsepp.errors import WrongRequest
+
+SAME = ("backbone", "size", "resize", "square", "crops")
+
+
+def has_features(data: CaptionedImages) -> bool:
+    return isinstance(data.items[0].path, FeatureRow)
+
+
+def length_of_features(data: CaptionedImages) -> int:
+    first = data.items[0].path
+    if not isinstance(first, FeatureRow):
+        raise WrongRequest(
+            f"{data.name} holds pictures, and the recipe learns from features. Make them first: "
+            "vsepp precompute DATA --backbone NAME --into DIR"
+        )
+    return int(first.table.rows.shape[1])
+
+
+def check_that_features_fit(
+    architecture: Architecture, model: JointEmbedding, data: CaptionedImages
+) -> None:
+    """Features of another net, or of other crops, would be learned without a complaint."""
+    if not has_features(data):
+        if architecture.takes_features:
+            length_of_features(data)
+        return
+    backbone = model.image_encoder.backbone
+    if length_of_features(data) != backbone.num_features:
+        raise WrongRequest(
+            f"{data.name} does not fit: {architecture.backbone} makes {backbone.num_features:,}. "
+            "Whatever made them, they can be learned from: vsepp train features --data ..."
+        )
+    if model.image_encoder.finetune and not architecture.takes_features:
+        raise WrongRequest(
+            f"{data.name} cannot train {architecture.backbone}: that takes the pictures. "
+            "Give them, or keep it as it is: --set model.finetune=false"
+        )
+    if data.origin and not architecture.takes_features:
+        mine = {key: getattr(architecture, key) for key in SAME} | {
+            "weights": fingerprint(backbone)
+        }
+        other = {key: (data.origin.get(key), mine[key]) for key in mine}
+        differ = [f"{k} {had}, not {has}" for k, (had, has) in other.items() if had != has]
+        if differ:
+            raise WrongRequest(f"{data.name} was made by another net: {'; '.join(differ)}.")

@@ -1,0 +1,120 @@
+"""Keeps what a run must not lose: the best snapshot, and all that it needs to go on."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vsepp.encoders.architecture import CONFIG
+from vsepp.encoders.snapshot import Snapshot
+from vsepp.errors import WrongRequest
+from vsepp.evaluation.retrieval import Retrieval
+from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.setup import Setup
+from vsepp.training.loop import Epoch
+from vsepp.training.state import load_state, save_state
+
+STATE = "resume.state"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training: its folder, and what its best epoch scored in validation."""
+
+    folder: Path
+    epoch: int
+    validation: Retrieval
+
+
+class Keeper:
+    """Writes the snapshot of the best epoch, and after every epoch the state of the run."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        notes: dict[str, Any],
+        setup: Setup,
+        optimizer: torch.optim.Optimizer,
+        into: Path,
+    ) -> None:
+        self.recipe = recipe
+        self.notes = notes
+        self.setup = setup
+        self.optimizer = optimizer
+        self.into = into
+        self.best: Run | None = None
+
+    def go_back(self) -> int:
+        """Put everything to where a killed run had it; the number of epochs that it has done."""
+        facts = load_state(self.into / STATE, self.setup.model, self.optimizer)
+        self._check_that_nothing_changed(facts)
+        self.best = Run(self.into, facts["best_epoch"], Retrieval.from_dict(facts["best"]))
+        return int(facts["epoch"])
+
+    def is_best(self, result: Retrieval) -> bool:
+        return self.best is None or result.rsum > self.best.validation.rsum
+
+    def keep(self, epoch: Epoch, result: Retrieval) -> None:
+        """The snapshot first: a state never points at an epoch whose snapshot is not there."""
+        if self.is_best(result):
+            self.best = Run(self.into, epoch.number, result)
+            self._snapshot(self.best).save(self.into, graphs=False)
+        assert self.best is not None
+        facts = {
+            "recipe": json.dumps(self.recipe.as_dict()),
+            "num_pairs": len(self.setup.learned),
+            "epoch": epoch.number,
+            "best_epoch": self.best.epoch,
+            "best": self.best.validation.as_dict(),
+        }
+        save_state(self.into / STATE, self.setup.model, self.optimizer, facts)
+
+    def add_graphs(self) -> None:
+        """They take seconds to make, so only the snapshot that is kept gets them."""
+        if self.best is not None and self.recipe.graphs:
+            Snapshot.load(self.into).save(self.into)
+
+    def what_is_left(self) -> str:
+        if self.best is None:
+            return "No epoch has ended yet."
+        return f"The snapshot of epoch {self.best.epoch} is good; go on from there with --resume."
+
+    def finish(self) -> Run:
+        assert self.best is not None  # there was at least one epoch
+        (self.into / STATE).unlink(missing_ok=True)
+        return self.best
+
+    def _snapshot(self, best: Run) -> Snapshot:
+        notes = {
+            "epoch": best.epoch,
+            "validation_rsum": round(best.validation.rsum, 1),
+            "recipe": self.recipe.as_dict(),
+        }
+        setup = self.setup
+        return Snapshot(setup.model, setup.vocabulary, setup.architecture, self.notes | notes)
+
+    def _check_that_nothing_changed(self, facts: dict[str, Any]) -> None:
+        before, now = json.loads(facts["recipe"]), json.loads(json.dumps(self.recipe.as_dict()))
+        changed = [
+            f"{key} (was {before.get(key)}, is {now[key]})"
+            for key in now
+            if before.get(key) != now[key]
+        ]
+        num_pairs = len(self.setup.learned)
+        if facts["num_pairs"] != num_pairs:
+            changed.append(f"the data (was {facts['num_pairs']:,} pairs, is {num_pairs:,})")
+        if changed:
+            raise WrongRequest(
+                f"{self.into} cannot be resumed, something changed: {'; '.join(changed)}."
+            )
+
+
+def has_something_to_resume(into: Path, resume: bool) -> bool:
+    """Whether a killed run is to go on here; a folder with a snapshot is never written over."""
+    was_killed = (into / STATE).exists()
+    if (into / CONFIG).exists() and not (resume and was_killed):
+        advice = "Go on with --resume." if was_killed else "Its run is finished."
+        raise WrongRequest(f"{into} holds a snapshot already. {advice} Or take another folder.")
+    return resume and was_killed

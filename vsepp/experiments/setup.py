@@ -1,0 +1,111 @@
+"""Recipe + data -> a model, the words it will know, and the pairs to learn from and to validate on."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vsepp.data.batches import Pairs
+from vsepp.data.captioned import CaptionedImage, CaptionedImages
+from vsepp.data.tokens import Vocabulary
+from vsepp.encoders.architecture import CONFIG, FEATURES, Architecture, Design
+from vsepp.encoders.joint import JointEmbedding
+from vsepp.encoders.snapshot import Snapshot
+from vsepp.errors import WrongRequest
+from vsepp.experiments.fitting import (
+    check_that_features_fit,
+    has_features,
+    length_of_features,
+)
+from vsepp.experiments.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that a training needs before its first step."""
+
+    model: JointEmbedding
+    vocabulary: Vocabulary
+    architecture: Architecture
+    learned: Pairs
+    validation: Pairs
+
+
+def set_up(recipe: Recipe, data: CaptionedImages, device: torch.device) -> Setup:
+    data = data.with_captions(recipe.data.captions)
+    items = [item for split in recipe.data.train for item in data.split(split)]
+    held_out = data.split(recipe.data.validate)[: recipe.data.validate_images or None]
+    vocabulary, architecture, model = _fresh_or_further(recipe, data, items)
+    check_that_features_fit(architecture, model, data)
+    model.to(device)
+    learned, validation = (Pairs(part, vocabulary, architecture.view) for part in (items, held_out))
+    if not recipe.model.finetune:
+        validation = with_features(model, validation)
+        if not recipe.crops_at_random:
+            learned = with_features(model, learned)
+    return Setup(model, vocabulary, architecture, learned, validation)
+
+
+def _fresh_or_further(
+    recipe: Recipe, data: CaptionedImages, items: list[CaptionedImage]
+) -> tuple[Vocabulary, Architecture, JointEmbedding]:
+    """A model of random heads, or one that has been trained before, with the words it knows."""
+    keys = recipe.model
+    if not recipe.start_from:
+        captions = (caption for item in items for caption in item.captions)
+        vocabulary = Vocabulary.learn(captions, recipe.data.min_count)
+        architecture = architecture_of(recipe, data, len(vocabulary))
+        return (
+            vocabulary,
+            architecture,
+            JointEmbedding.build(architecture, keys.weights, keys.finetune, keys.fixed_statistics),
+        )
+    before = _snapshot_to_start_from(recipe)
+    architecture = architecture_of(recipe, data, len(before.vocabulary))
+    model = JointEmbedding.build(architecture, "none", keys.finetune, keys.fixed_statistics)
+    try:
+        model.load_state_dict(before.model.state_dict())
+    except RuntimeError as error:
+        raise WrongRequest(
+            f"{recipe.start_from} is a model of other parts than {recipe.name} trains: {error}"
+        ) from error
+    return before.vocabulary, architecture, model
+
+
+def _snapshot_to_start_from(recipe: Recipe) -> Snapshot:
+    folder = Path(recipe.start_from).expanduser()
+    if not (folder / CONFIG).is_file():
+        raise WrongRequest(
+            f"{recipe.name} starts from the model {recipe.start_from}, which is no snapshot here. "
+            f"vsepp reproduce {recipe.name} trains both; or name one: --set start_from=FOLDER"
+        )
+    return Snapshot.load(folder)
+
+
+def architecture_of(recipe: Recipe, data: CaptionedImages, num_words: int) -> Architecture:
+    keys: dict[str, Any] = {f.name: getattr(recipe.model, f.name) for f in fields(Design)}
+    crops = 10 if recipe.data.crop == "ten" else 1
+    if _learns_from_features_alone(recipe, data):
+        keys["backbone"] = f"{FEATURES}{length_of_features(data)}"
+        crops = (data.origin or {}).get("crops", crops)
+    return Architecture(num_words=num_words, crops=crops, **keys)
+
+
+def _learns_from_features_alone(recipe: Recipe, data: CaptionedImages) -> bool:
+    """As the recipe asks; or as nobody knows which net made them, so that none can be kept."""
+    if recipe.model.backbone == "features":
+        return True
+    is_fixed = not recipe.model.finetune and not recipe.crops_at_random
+    return has_features(data) and data.origin is None and is_fixed
+
+
+@torch.no_grad()
+def with_features(model: JointEmbedding, pairs: Pairs) -> Pairs:
+    """Sec. 3: what a frozen net makes of a fixed crop can be computed once and reused."""
+    if pairs.features is not None:
+        return pairs
+    device = next(model.parameters()).device
+    model.eval()
+    features = [model.image_encoder.features(batch.to(device)) for batch in pairs.image_batches()]
+    return pairs.with_features(torch.cat(features))

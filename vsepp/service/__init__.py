@@ -1,0 +1,1 @@
+"""A collection over HTTP: the REST interface and the page that uses it."""

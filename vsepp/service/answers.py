@@ -1,0 +1,62 @@
+"""A collection's findings in the words of the interface."""
+
+from PIL import Image
+
+from vsepp.search.collection import Collection
+from vsepp.search.found import Found
+from vsepp.search.index import Hit
+from vsepp.search.photos import Photo
+from vsepp.service.folders import Folders
+from vsepp.service.limits import DEEPEST, DEEPEST_FOLDED
+from vsepp.service.problems import printable
+from vsepp.service.schemas import Asked, HitAnswer, PhotoAnswer, SearchAnswer
+
+
+def answered(
+    collection: Collection, folders: Folders, asked: Asked, image: Image.Image | None
+) -> SearchAnswer:
+    """One page of a search: all hits up to its end are looked for, those before it left out."""
+    deepest = DEEPEST_FOLDED if asked.fold else DEEPEST
+    end = min(asked.offset + asked.limit, deepest)
+    found = collection.search(
+        asked.q,
+        image=image,
+        like=asked.like,
+        k=min(end + 1, deepest),  # one more tells whether there are more
+        min_score=asked.min_score,
+        fold=asked.fold,
+    )
+    described = [_hit(collection, folders, hit, found) for hit in found.hits[asked.offset : end]]
+    return SearchAnswer(
+        query=asked.q,
+        like=asked.like,
+        hits=[hit for hit in described if hit is not None],
+        offset=asked.offset,
+        more=len(found) > end,
+        min_score=found.min_score,
+        unknown_words=list(found.unknown_words),
+    )
+
+
+def described(key: str, photo: Photo, folders: Folders) -> PhotoAnswer:
+    return PhotoAnswer(
+        key=key,
+        path=printable(str(photo.path)),
+        name=printable(photo.path.name),
+        folder=printable(folders.name(photo.path.parent)),
+        taken=photo.taken,
+        width=photo.width,
+        height=photo.height,
+        version=photo.content.hex()[:12],
+    )
+
+
+def _hit(collection: Collection, folders: Folders, hit: Hit, found: Found) -> HitAnswer | None:
+    photo = collection.photo(hit.key)
+    if photo is None:  # removed since it was found
+        return None
+    return HitAnswer(
+        **described(hit.key, photo, folders).model_dump(),
+        score=None if found.min_score is None else hit.score,
+        alike=[other.key for other in found.alike.get(hit.key, ())],
+    )

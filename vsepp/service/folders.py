@@ -1,0 +1,52 @@
+"""The folders of a collection, named as `in:` takes them."""
+
+import time
+from collections import Counter
+from os.path import commonpath
+from pathlib import Path
+from threading import Lock
+
+from vsepp.search.collection import Collection
+from vsepp.service.limits import DEEPEST
+
+SECONDS = 30  # until they are looked up again: photos may be added meanwhile
+MOST = 200
+
+
+class Folders:
+    """Relative to the folder that holds all photos: shorter, and still found by `in:`."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._looked = float("-inf")
+        self._root = Path()
+        self._counts: list[tuple[str, int]] = []
+        self._turn = Lock()
+
+    def name(self, folder: Path) -> str:
+        self._look()
+        return _below(self._root, folder)
+
+    def counts(self) -> list[tuple[str, int]]:
+        """Of the photos taken last: each folder and how many of them are in it, by name."""
+        self._look()
+        return self._counts
+
+    def _look(self) -> None:
+        with self._turn:
+            if time.monotonic() < self._looked + SECONDS:
+                return
+            counts = Counter(hit.path.parent for hit in self._collection.search("", k=DEEPEST))
+            root = Path(commonpath(counts)) if counts else Path()
+            most = sorted(
+                (_below(root, folder), count) for folder, count in counts.most_common(MOST)
+            )
+            self._root, self._counts = root, most
+            # a collection that is empty yet is looked at again at once
+            self._looked = time.monotonic() if counts else float("-inf")
+
+
+def _below(root: Path, folder: Path) -> str:
+    if folder == root:
+        return folder.name
+    return (folder.relative_to(root) if folder.is_relative_to(root) else folder).as_posix()

@@ -1,0 +1,94 @@
+"""Every error is answered in one form: {"status": 404, "reason": "There is no photo 12."}"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from vsepp.errors import WorkFailed, WrongRequest
+from vsepp.service.headers import SAFE
+from vsepp.service.patience import TooSlow
+
+
+class Problem(BaseModel):
+    """Why a request was not answered as asked."""
+
+    status: int = Field(examples=[422])
+    reason: str = Field(examples=["'yesterday' is no date. Write 2020, 2020-05 or 2020-05-17."])
+
+
+REASONS = {
+    400: "The request cannot be read.",
+    401: "This collection is private. Send its token: Authorization: Bearer TOKEN.",
+    403: "Requests from other sites are not answered.",
+    404: "There is nothing here.",
+    405: "This address does not take that method.",
+    413: "The upload is too large.",
+    421: "Ask by the address 127.0.0.1 or localhost.",
+    422: "A value is wrong.",
+    500: "Something went wrong in the service; its terminal says more.",
+    503: "The service is busy. Try again.",
+}
+
+
+def problem(
+    status: int, reason: str = "", headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    body = Problem(status=status, reason=reason or REASONS.get(status, "The request failed."))
+    return JSONResponse(body.model_dump(), status, headers={**SAFE, **(headers or {})})
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The errors of a route, for its OpenAPI description."""
+    common = (400, 401, 403, 413, 421, 422, 500, 503)
+    return {
+        status: {"model": Problem, "description": REASONS[status]}
+        for status in sorted({*common, *statuses})
+    }
+
+
+def answer_problems(app: FastAPI) -> None:
+    """Turn whatever is raised into a problem with a reason."""
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> JSONResponse:
+        # Starlette's own reasons are the names of the numbers, which say less than ours.
+        plain = error.status_code in (404, 405) and error.detail in (
+            "Not Found",
+            "Method Not Allowed",
+        )
+        return problem(error.status_code, "" if plain else str(error.detail), error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        return problem(422, " ".join(_sentence(item) for item in error.errors()))
+
+    @app.exception_handler(WrongRequest)
+    async def wrong(request: Request, error: WrongRequest) -> JSONResponse:
+        return problem(422, printable(str(error)))
+
+    @app.exception_handler(TooSlow)
+    async def slow(request: Request, error: TooSlow) -> JSONResponse:
+        return problem(503, str(error), {"Retry-After": "2"})
+
+    @app.exception_handler(WorkFailed)
+    async def failed(request: Request, error: WorkFailed) -> JSONResponse:
+        return problem(500, printable(str(error)))
+
+    @app.exception_handler(Exception)  # the traceback goes to the terminal
+    async def unexpected(request: Request, error: Exception) -> JSONResponse:
+        return problem(500)
+
+
+def printable(text: str) -> str:
+    """A path that is no valid UTF-8 can be opened, but not written."""
+    return text.encode(errors="replace").decode()
+
+
+def _sentence(item: Mapping[str, Any]) -> str:
+    where = ".".join(str(part) for part in item["loc"][1:]) or str(item["loc"][0])
+    return f"{where}: {item['msg']}."

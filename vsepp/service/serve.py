@@ -1,0 +1,123 @@
+"""Serves a collection until Ctrl-C."""
+
+import os
+import secrets
+import socket
+import sys
+import warnings
+import webbrowser
+from contextlib import suppress
+from ipaddress import ip_address
+from threading import Thread
+from urllib.parse import quote
+
+import uvicorn
+
+from vsepp.errors import WorkFailed, WrongRequest
+from vsepp.search.collection import Collection
+from vsepp.service.app import create_app
+from vsepp.service.doors import is_this_machine
+
+SHORTEST_TOKEN = 8  # characters; longer is better, and the one we make has 32
+TO_FINISH = 3  # seconds that requests have when the service ends
+
+
+def serve(
+    collection: Collection,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    show: bool = False,
+) -> None:
+    """Answer requests until Ctrl-C; `show` opens the page in the browser.
+
+    Whoever is reached from other machines asks for a token.
+    """
+    token = _token_for(host, token)
+    _ = collection.embedder  # what is wrong with the model is said now, not to the first visitor
+    warnings.simplefilter("ignore")  # Pillow's, about odd files
+    with listening(host, port) as door:
+        link = _link(host, door.getsockname()[1], token)
+        _say(f"{len(collection):,} photos of {collection.path} on {link}")
+        _say("Ctrl-C ends it.")
+        if show and _has_screen():
+            # It waits at the door until the service is ready, and we do not wait for it.
+            Thread(target=webbrowser.open, args=(link,), daemon=True).start()
+        _run(create_app(collection, token=token), door)
+    _say("Ended.")
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket at which others may knock from now on."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        door = socket.socket(family)
+    except (OSError, OverflowError) as error:
+        raise WrongRequest(f"--host {host} --port {port} cannot be used: {error}.") from error
+    try:
+        if sys.platform != "win32":  # there it would let two programs share a port
+            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.bind(address)
+        door.listen(128)
+    except OSError as error:
+        door.close()
+        raise WorkFailed(
+            f"{host}:{port} cannot be listened on: {error.strerror}. Another program may use this "
+            f"port. Choose another: --port {port + 1}, or --port 0 for any that is free."
+        ) from error
+    return door
+
+
+def _run(app: object, door: socket.socket) -> None:
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        log_level="warning",
+        access_log=False,  # what somebody looks for is nobody's business
+        server_header=False,
+        timeout_graceful_shutdown=TO_FINISH,
+    )
+    with suppress(KeyboardInterrupt):  # uvicorn has ended well by then, and says it once more
+        uvicorn.Server(config).run(sockets=[door])
+
+
+def _token_for(host: str, token: str | None) -> str | None:
+    if token is None:
+        return None if is_this_machine(host) else secrets.token_urlsafe(24)
+    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
+        raise WrongRequest(
+            f"The token must have at least {SHORTEST_TOKEN} letters, digits or signs (ASCII)."
+        )
+    return token
+
+
+def _link(host: str, port: int, token: str | None) -> str:
+    host = _reachable(host)
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
+
+
+def _reachable(host: str) -> str:
+    """An address that a browser can open: 0.0.0.0 means every address of this machine."""
+    try:
+        if host and not ip_address(host).is_unspecified:
+            return host
+    except ValueError:
+        return host
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            asked.connect(("10.255.255.255", 9))  # sends nothing: only the way is looked up
+            return str(asked.getsockname()[0])
+        except OSError:
+            return socket.gethostname()
+
+
+def _has_screen() -> bool:
+    """Without one, a browser inside the terminal would be started."""
+    named = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    return named or sys.platform in ("darwin", "win32")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
