@@ -121,5 +121,4 @@ def test_unknown_words_of_a_vocabulary_with_rules_of_its_own():
     ids = {word: number for number, word in enumerate((*SPECIALS, "a", "dog", "does", "n't"))}
     released = Vocabulary.of_ids(ids, next(iter(CUTTERS)))
     assert released.unknown_words("A dog doesn't fly, a dog.") == ["fly"]
-    assert released.knows_some("a cat")
-    assert not released.knows_some("two cats")
+    assert released.judged("a cat") == [("a", True), ("cat", False)]
