@@ -1,9 +1,14 @@
-"""Devices: the only place that knows where tensors live."""
+"""Devices: the only place that knows where tensors live, how precise products are, and how a GPU is fed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
+
+# Of a GPU's matrix products. TF32 keeps float32's range and ten bits of its fraction; bf16 keeps
+# seven. A CPU knows single precision only.
+Precision = Literal["float32", "tf32", "bf16"]
 
 
 def best_device() -> torch.device:
@@ -14,19 +19,91 @@ def best_device() -> torch.device:
 def prepare(device: torch.device) -> None:
     """Settings that cost nothing and make the device faster."""
     if device.type == "cuda":
-        # TF32 keeps float32's range and ten bits of its fraction: ample for training, and several
-        # times as fast in matrix products.
+        # TF32 is ample for training, and several times as fast in matrix products.
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
         torch.backends.cudnn.benchmark = True
 
 
 @contextmanager
-def full_precision() -> Iterator[None]:
-    """No TF32 in matrix products: where ranks are counted, the last bits decide."""
-    allowed = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
+def tf32(allowed: bool) -> Iterator[None]:
+    """Whether single-precision products may be computed in TF32, for a while."""
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = allowed
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """No TF32 in matrix products: where ranks are counted, the last bits decide."""
+    with tf32(allowed=False):
+        yield
+
+
+class Lane:
+    """A queue of work on a GPU beside the caller's own; on a CPU, nothing at all.
+
+    Where two of them want the same processors, an urgent one comes first.
+    """
+
+    def __init__(self, device: torch.device, urgent: bool = False) -> None:
+        is_gpu = device.type == "cuda"
+        self._stream = torch.cuda.Stream(device, priority=-1 if urgent else 0) if is_gpu else None
+
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        """What is started in here runs in this lane, after all that the caller has queued so far."""
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream())
+        with self.more_work():
+            yield
+
+    @contextmanager
+    def more_work(self) -> Iterator[None]:
+        """The same, but right after this lane's earlier work, whatever the caller has queued."""
+        if self._stream is None:
+            yield
+            return
+        with torch.cuda.stream(self._stream):
+            yield
+
+    def join(self) -> None:
+        """What the caller starts from now on runs after this lane's work. Nobody waits here."""
+        if self._stream is not None:
+            torch.cuda.current_stream().wait_stream(self._stream)
+
+
+class Replayed:
+    """Work that is done again and again with the same shapes, on a GPU as a CUDA graph.
+
+    The first call with some arguments just works, which also loads what the work needs. The second
+    one records all that is launched; every later one replays the recording with a single launch.
+    So the work must find its input and leave its output in the same tensors each time.
+    """
+
+    def __init__(self, work: Callable[..., object], device: torch.device) -> None:
+        self._work = work
+        self._records = device.type == "cuda"
+        self._seen: set[Hashable] = set()
+        self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
+        self._pool = torch.cuda.graph_pool_handle() if self._records else None
+
+    def __call__(self, *shape: Hashable) -> None:
+        if not self._records or shape not in self._seen:
+            self._seen.add(shape)
+            self._work(*shape)
+            return
+        if shape not in self._graphs:
+            self._graphs[shape] = self._record(shape)
+        self._graphs[shape].replay()
+
+    def _record(self, shape: tuple[Hashable, ...]) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        lane = torch.cuda.current_stream()
+        # Other threads may go on using the device while this one records.
+        with torch.cuda.graph(graph, self._pool, lane, capture_error_mode="thread_local"):
+            self._work(*shape)
+        return graph

@@ -228,3 +228,19 @@ def test_inner_product_is_the_default():
     owners = torch.arange(10)
     by_default = Retrieval.from_vectors(images, captions, owners)
     assert by_default == Retrieval.from_vectors(images, captions, owners, inner_product)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(
+    "similarity", [SIMILARITIES["inner_product"], SIMILARITIES["order_similarity"]]
+)
+def test_a_gpu_counts_the_same_ranks(similarity):
+    """Whole numbers again: scores are exact on both sides, and full of ties. More than one tile."""
+    generator = torch.Generator().manual_seed(0)
+    images, captions = (
+        torch.randint(-2, 3, (n, 16), generator=generator).float() for n in (2600, 5200)
+    )
+    owners = torch.arange(2600).repeat_interleave(2)
+    here = both_ranks(images, captions, owners, similarity)
+    there = both_ranks(images.cuda(), captions.cuda(), owners.cuda(), similarity)
+    assert all(torch.equal(a, b.cpu()) for a, b in zip(here, there, strict=True))

@@ -1,5 +1,7 @@
 """The caption encoders: psi and W_g (Eq. 2), by a GRU over the words or by their mean."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -29,8 +31,12 @@ class CaptionEncoder(nn.Module):
         # words (M, L), lengths (M,) -> vectors (M, D)
         states, _ = self.gru(self.words(words))
         # A GRU only looks back, so the padding behind the last word has no say in its state.
-        last = states[torch.arange(len(words), device=words.device), lengths - 1]
-        vectors = normalized(last if self.linear is None else self.linear(last))
+        return self.placed(states[torch.arange(len(words), device=words.device), lengths - 1])
+
+    def placed(self, psi: Tensor, normalized: Callable[[Tensor], Tensor] = normalized) -> Tensor:
+        """W_g psi(c), on the unit hypersphere."""
+        # states after the last word (M, D) -> vectors (M, D)
+        vectors = normalized(psi if self.linear is None else self.linear(psi))
         return vectors.abs() if self.absolute else vectors
 
 

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from vsepp import kernels
+
 # Floats that the order similarity may hold at once: 16 MB in single precision, small enough to
 # stay in a CPU's cache and large enough to keep it busy.
 ORDER_TILE = 4_000_000
@@ -21,6 +23,10 @@ def inner_product(images: Tensor, captions: Tensor) -> Tensor:
 def order_similarity(images: Tensor, captions: Tensor) -> Tensor:
     """Minus the squared length of what the caption claims beyond the image (Sec. 3.5)."""
     # images (M, D), captions (N, D) -> scores (M, N)
+    if _runs_fused(images, captions):
+        from vsepp.kernels import order
+
+        return order.order_similarity(images, captions)
     scores: Tensor = _OrderSimilarity.apply(images, captions)
     return scores
 
@@ -38,6 +44,11 @@ def negative_distance(images: Tensor, captions: Tensor) -> Tensor:
     """Minus the Euclidean distance: the score that Fig. 1 assumes and Sec. 2.1's radii refer to."""
     # images (M, D), captions (N, D) -> scores (M, N)
     return -torch.cdist(images, captions)
+
+
+def _runs_fused(images: Tensor, captions: Tensor) -> bool:
+    is_single = images.dtype == captions.dtype == torch.float32
+    return is_single and len(images) * len(captions) > 0 and kernels.gluon_available(images.device)
 
 
 class _OrderSimilarity(torch.autograd.Function):

@@ -1,15 +1,18 @@
 """The loop (Sec. 3.2): walk over the batches, follow the gradient, and hand over every epoch."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from vsepp.data.batches import Batch
 from vsepp.equations.losses import Loss
+from vsepp.training.chunks import backward_in_chunks
+from vsepp.training.gradients import Reduction, backward
 
 
 @dataclass(frozen=True)
@@ -60,19 +63,24 @@ def steps_and_epochs(
     batches: Iterable[Batch],
     phases: Sequence[Phase],
     gradient_clip: float = 2.0,
-    reduction: Literal["sum", "mean"] = "sum",
+    reduction: Reduction = "sum",
     mask_same_image: bool = False,
     device: torch.device | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     epochs_done: int = 0,
+    chunk_size: int | None = None,
 ) -> Iterator[Step | Epoch]:
     """The same walk in small steps: every batch, and after its last one the epoch.
 
-    A resumed run gives its `optimizer` and the number of `epochs_done` before.
+    A resumed run gives its `optimizer` and the number of `epochs_done` before. With a `chunk_size`,
+    batches may be larger than the device's memory allows: so many pairs are embedded at once.
     """
     trained = trained_parameters(model)
     device = device or trained[0].device
     optimizer = optimizer or adam(model)  # phases share it, and so keep its state
+    follow: Callable[..., Tensor] = (
+        partial(backward_in_chunks, chunk_size=chunk_size) if chunk_size else backward
+    )
     number = 0
     for place, phase in enumerate(phases):
         for group in optimizer.param_groups:
@@ -85,18 +93,16 @@ def steps_and_epochs(
             model.train()
             losses, num_pairs = torch.zeros((), device=device), 0
             for batch in batches:
-                per_pair = _pair_losses(model, batch.to(device), phase.loss, mask_same_image)
                 optimizer.zero_grad(set_to_none=True)
-                # The release sums, Eq. 4 averages; under clipping the two train differently.
-                (per_pair.sum() if reduction == "sum" else per_pair.mean()).backward()
+                per_pair = follow(model, batch.to(device), phase.loss, reduction, mask_same_image)
                 if gradient_clip > 0:
                     nn.utils.clip_grad_norm_(trained, gradient_clip)
                 optimizer.step()
-                losses += per_pair.detach().sum()
+                losses += per_pair.sum()
                 num_pairs += len(batch)
-                yield Step(number, len(batch), per_pair.detach().mean())
+                yield Step(number, len(batch), per_pair.mean())
+            mean = losses.item() / max(1, num_pairs)  # waits for the device
             seconds = time.perf_counter() - started
-            mean = losses.item() / max(1, num_pairs)
             yield Epoch(number, place + 1, phase.learning_rate, mean, num_pairs, seconds)
 
 
@@ -106,11 +112,3 @@ def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
 
 def adam(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(trained_parameters(model), fused=True)
-
-
-def _pair_losses(model: nn.Module, batch: Batch, loss: Loss, mask_same_image: bool) -> Tensor:
-    if not mask_same_image:
-        return loss(model(batch))
-    # Another caption of the same picture is no mistake, though the paper counts it as one.
-    negatives = batch.image_ids[:, None] != batch.image_ids[None, :]
-    return loss(model(batch), negatives=negatives)

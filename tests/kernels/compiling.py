@@ -1,0 +1,70 @@
+"""Compiles every kernel for a Hopper GPU, which need not be there: prints {name: bytes of shared memory}."""
+
+import importlib
+import json
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.experimental.gluon._runtime import GluonASTSource
+
+F, B, I32 = "*fp32", "*bf16", "*i32"
+SIZE, NUMBER = "i32", "fp32"
+PLAIN = {
+    ("hinges", "sum_both_sides"): ([F, I32, F, I32, SIZE, NUMBER], {"MASKED": True, "BLOCK": 128}),
+    ("hinges", "max_both_sides"): ([F, I32, F, I32, SIZE, NUMBER], {"MASKED": True, "BLOCK": 128}),
+    ("hinges", "sum_gradient"): ([F, I32, F, I32, F, F, SIZE, NUMBER, NUMBER], {"MASKED": True, "BLOCK": 128}),
+    ("hinges", "max_gradient"): ([F, I32, F, I32, F, F, SIZE, NUMBER, NUMBER], {"MASKED": True, "BLOCK": 128}),
+    ("rows", "scale"): ([F, F, F, SIZE, NUMBER], {"BLOCK": 1024}),
+    ("rows", "scale_backward"): ([F, F, F, F, SIZE, NUMBER], {"BLOCK": 1024}),
+    ("adam", "squares"): ([F, F, SIZE], {"BLOCK": 4096}),
+    ("adam", "adam"): (7 * [F] + 2 * [SIZE] + 6 * [NUMBER], {"PARTS": 2048, "BLOCK": 4096}),
+}  # fmt: skip
+GLUON = {
+    ("recurrence", "pack"): (
+        [F, I32, I32, I32, I32, B] + 5 * [SIZE],
+        {"CAPTIONS": 128, "COLUMNS": 512},
+    ),
+    ("recurrence", "walk_forward"): (
+        [B, B, F, F, I32, I32, B, B, F, I32, SIZE, SIZE],
+        {"HIDDEN": 1024},
+    ),
+    ("recurrence", "walk_backward"): (
+        [F, B, I32, I32, B, B, B, F, I32, SIZE, SIZE],
+        {"HIDDEN": 1024},
+    ),
+    ("order", "scores_of_a_tile"): (3 * [F] + 3 * [SIZE], "LARGE"),
+    ("order", "weighted_excess_of_a_tile"): (4 * [F] + 3 * [SIZE], "LARGE_BACKWARD"),
+}
+
+
+def main():
+    shared = {}
+    for source, kernels in ((ASTSource, PLAIN), (GluonASTSource, GLUON)):
+        for (module, name), (types, constants) in kernels.items():
+            home = importlib.import_module(f"vsepp.kernels.{module}")
+            num_warps = 4
+            if isinstance(constants, str):
+                constants = getattr(home, constants).options()
+                num_warps = constants.pop("num_warps")
+            built = compiled(source, getattr(home, name), types, constants, num_warps)
+            assert built.asm["cubin"]
+            shared[f"{module}.{name}"] = built.metadata.shared
+    print(json.dumps(shared))
+
+
+def compiled(source, kernel, types, constants, num_warps):
+    names = kernel.arg_names
+    signature = dict(zip(names, types, strict=False)) | dict.fromkeys(constants, "constexpr")
+    assert list(signature) == names, f"{kernel.__name__} has other arguments"
+    constants = {(names.index(name),): value for name, value in constants.items()}
+    aligned = {(n,): [["tt.divisibility", 16]] for n, kind in enumerate(types) if "*" in kind}
+    return triton.compile(
+        source(kernel, signature, constexprs=constants, attrs=aligned),  # as torch's tensors are
+        target=GPUTarget("cuda", 90, 32),
+        options={"num_warps": num_warps},
+    )
+
+
+if __name__ == "__main__":
+    main()

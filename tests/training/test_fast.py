@@ -1,0 +1,198 @@
+from functools import partial
+
+import pytest
+import torch
+
+from tests.training.features import pairs_with_features, small_model
+from vsepp.equations.losses import k_hardest_hinges, max_of_hinges, sum_of_hinges
+from vsepp.errors import WrongRequest
+from vsepp.training import fast, loop
+from vsepp.training.loop import Epoch, Phase, Step, adam
+
+needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+CURRICULUM = [Phase(2, 2e-3, sum_of_hinges), Phase(1, 1e-3, max_of_hinges)]
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return pairs_with_features()  # 150 pairs: four batches of 32, and 22 left over
+
+
+def assert_same_walk(pairs, phases=CURRICULUM, design=None, seed=3, **settings):
+    """Both loops from the same weights: the same events, and losses and weights up to rounding."""
+    models = [small_model(**(design or {})) for _ in range(2)]
+    batches = [pairs.batches(32, seed=seed) for _ in range(2)]
+    plain = list(loop.steps_and_epochs(models[0], batches[0], phases, **settings))
+    quick = list(fast.steps_and_epochs(models[1], batches[1], phases, **settings))
+    assert [type(event) for event in plain] == [type(event) for event in quick]
+    assert len(quick) == 6 * sum(phase.epochs for phase in phases)
+    for expected, event in zip(plain, quick, strict=True):
+        assert event.num_pairs == expected.num_pairs
+        assert float(event.loss) == pytest.approx(float(expected.loss), rel=1e-4, abs=1e-5)
+    for ours, expected in zip(models[1].parameters(), models[0].parameters(), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-3, atol=1e-4)
+    assert batches[0].epoch == batches[1].epoch
+
+
+# ---- the same walk
+
+
+def test_it_is_the_plain_loop(pairs):
+    assert_same_walk(pairs)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+def test_it_reduces_and_clips_as_the_plain_loop_does(pairs, reduction, clip):
+    assert_same_walk(pairs, reduction=reduction, gradient_clip=clip)
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        {"similarity": "order_similarity", "absolute": True, "normalize_images": False},
+        {"similarity": "order_similarity_rooted", "absolute": True},
+        {"project_captions": True, "normalize_features": False},
+        {"caption_encoder": "bag"},
+    ],
+)
+def test_every_model_walks_alike(pairs, design):
+    assert_same_walk(pairs, design=design)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize(
+    "loss", [partial(max_of_hinges, margin=0.5), partial(k_hardest_hinges, k=2)]
+)
+def test_every_loss_walks_alike(pairs, loss, masked):
+    assert_same_walk(pairs, [Phase(2, 2e-3, loss)], mask_same_image=masked)
+
+
+def test_features_may_be_stored_in_half_precision(pairs):
+    assert_same_walk(pairs.with_features(pairs.features.half()))
+
+
+def test_it_is_the_walk_of_another_optimiser_too(pairs):
+    models = small_model(), small_model()
+    losses = []
+    for walk, model in zip((loop, fast), models, strict=True):
+        optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
+        events = walk.steps_and_epochs(
+            model, pairs.batches(32), [Phase(3, 1e-3, sum_of_hinges)], optimizer=optimizer
+        )
+        losses.append([event.loss for event in events if isinstance(event, Epoch)])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert losses[1][2] < losses[1][0]
+
+
+# ---- its contract
+
+
+def test_a_step_may_stand_for_several_batches(pairs):
+    phases = [Phase(2, 1e-3, sum_of_hinges)]
+    singles = list(fast.steps_and_epochs(small_model(), pairs.batches(32), phases))
+    events = list(
+        fast.steps_and_epochs(small_model(), pairs.batches(32), phases, batches_per_step=3)
+    )
+    steps = [event for event in events if isinstance(event, Step)]
+    assert [step.num_pairs for step in steps] == 2 * [96, 32, 22]
+    mean = sum(single.loss for single in singles[:3]) / 3
+    assert steps[0].loss.item() == pytest.approx(mean.item(), rel=1e-5)
+    epoch = events[3]
+    assert isinstance(epoch, Epoch)
+    total = sum(step.loss.item() * step.num_pairs for step in steps[:3])
+    assert epoch.loss == pytest.approx(total / len(pairs), rel=1e-5)
+
+
+def test_a_resumed_walk_ends_with_the_same_weights(pairs):
+    whole, halves = small_model(), small_model()
+    list(fast.steps_and_epochs(whole, pairs.batches(32), CURRICULUM))
+    optimizer = adam(halves)
+    events = fast.steps_and_epochs(halves, pairs.batches(32), CURRICULUM, optimizer=optimizer)
+    assert next(event.number for event in events if isinstance(event, Epoch)) == 1
+    events.close()
+    batches = pairs.batches(32)
+    batches.epoch = 1
+    rest = fast.steps_and_epochs(halves, batches, CURRICULUM, optimizer=optimizer, epochs_done=1)
+    assert [event.number for event in rest if isinstance(event, Epoch)] == [2, 3]
+    assert all(
+        torch.equal(a, b) for a, b in zip(whole.parameters(), halves.parameters(), strict=True)
+    )
+
+
+def test_the_plain_loop_can_resume_what_the_fast_one_began(pairs):
+    whole, halves = small_model(), small_model()
+    list(loop.train(whole, pairs.batches(32), CURRICULUM))
+    optimizer, batches = adam(halves), pairs.batches(32)
+    next(
+        event
+        for event in fast.steps_and_epochs(halves, batches, CURRICULUM, optimizer=optimizer)
+        if isinstance(event, Epoch)
+    )
+    list(loop.train(halves, batches, CURRICULUM, optimizer=optimizer, epochs_done=1))
+    for ours, expected in zip(halves.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_it_asks_for_features(pairs):
+    with pytest.raises(WrongRequest, match="needs features"):
+        next(
+            fast.steps_and_epochs(small_model(), pairs.with_features(None).batches(32), CURRICULUM)
+        )
+
+
+# ---- on a GPU
+
+
+def gpu_losses(walk, pairs, design, phases, **settings):
+    model = small_model(**design).to("cuda")
+    events = walk.steps_and_epochs(model, pairs.batches(32), phases, **settings)
+    return [event.loss for event in events if isinstance(event, Epoch)]
+
+
+@needs_a_gpu
+@pytest.mark.parametrize(
+    ("precision", "dim", "tolerance"),
+    [("float32", 16, 1e-3), ("tf32", 16, 1e-2), ("bf16", 16, 2e-2), ("bf16", 1024, 2e-2)],
+)
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_gpu_follows_the_plain_loss_curve(pairs, precision, dim, tolerance, masked):
+    """Most epochs are replayed; with 1,024 units, all words of a batch are walked in one launch."""
+    design = {"dim": dim, "word_dim": 300 if dim > 16 else 8}
+    phases = [Phase(3, 2e-4, sum_of_hinges), Phase(7, 2e-4, max_of_hinges)]
+    settings = {"mask_same_image": masked}
+    plain = gpu_losses(loop, pairs, design, phases, **settings)
+    quick = gpu_losses(fast, pairs, design, phases, precision=precision, **settings)
+    assert len(quick) == 10
+    assert quick == pytest.approx(plain, rel=tolerance)
+    assert quick[-1] < 0.95 * quick[3]  # it learns: agreement is no accident
+
+
+@needs_a_gpu
+@pytest.mark.parametrize("similarity", ["order_similarity", "negative_distance"])
+def test_a_gpu_follows_the_plain_loss_curve_with_other_similarities(pairs, similarity):
+    design = {"similarity": similarity, "absolute": similarity.startswith("order")}
+    phases = [Phase(4, 1e-3, sum_of_hinges)]
+    plain = gpu_losses(loop, pairs, design, phases)
+    quick = gpu_losses(fast, pairs, design, phases, precision="float32")
+    assert quick == pytest.approx(plain, rel=2e-3)
+
+
+@needs_a_gpu
+def test_a_gpu_resumes(pairs):
+    whole, halves = (small_model(dim=512).to("cuda") for _ in range(2))
+    phases = [Phase(4, 2e-4, sum_of_hinges)]
+    expected = [
+        event.loss
+        for event in fast.steps_and_epochs(whole, pairs.batches(32), phases)
+        if isinstance(event, Epoch)
+    ]
+    optimizer, batches = adam(halves), pairs.batches(32)
+    losses = []
+    for _ in range(4):  # every epoch in a walk of its own
+        events = fast.steps_and_epochs(
+            halves, batches, phases, optimizer=optimizer, epochs_done=batches.epoch
+        )
+        losses.append(next(event.loss for event in events if isinstance(event, Epoch)))
+        events.close()
+    assert losses == pytest.approx(expected, rel=1e-3)

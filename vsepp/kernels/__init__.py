@@ -1,0 +1,41 @@
+"""What a GPU does in one launch: kernels in Triton, each beside the plain code that says what it does.
+
+The modules in here import Triton, so they are imported only where `available` says yes. Those that lay
+out their own registers and shared memory are written in Gluon, Triton's lower and still experimental
+language: they are used with the versions they were tried with, and elsewhere the plain code runs.
+"""
+
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+import torch
+
+GLUON_TRIED = (3, 5), (3, 9)  # from and to
+
+
+@cache
+def available(device: torch.device) -> bool:
+    """A GPU that Triton can compile for, and Triton (it comes with torch where there are such GPUs)."""
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    return triton_version() >= (3, 0)
+
+
+@cache
+def gluon_available(device: torch.device) -> bool:
+    oldest, newest = GLUON_TRIED
+    return available(device) and oldest <= triton_version() <= newest
+
+
+def triton_version() -> tuple[int, int]:
+    """(0, 0) where there is none."""
+    try:
+        major, minor = version("triton").split(".")[:2]
+    except PackageNotFoundError:
+        return 0, 0
+    return int(major), int(minor)
+
+
+def power_of_two(number: int) -> int:
+    """The smallest one that is not below `number`: blocks have such sides."""
+    return 1 << (number - 1).bit_length()

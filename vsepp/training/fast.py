@@ -1,0 +1,206 @@
+"""The loop for features that were made before, as fast as the device goes.
+
+`loop.py` is the same loop for reading: same pairs in the same batches, same losses up to rounding.
+What is different here:
+
+- Features and words live on the device; an epoch sends the order of its pairs there, nothing else.
+- Inside a batch the captions are sorted by length, and no step of the GRU is spent on padding.
+  The batches themselves stay random: grouping them by length would change the negatives.
+- On a GPU some batches in a row are recorded once and replayed with one launch, pictures and captions
+  are embedded side by side, and nobody waits for the device inside an epoch.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vsepp.data.batches import Batches, padded
+from vsepp.devices import Lane, Precision, Replayed, tf32
+from vsepp.encoders.joint import JointEmbedding
+from vsepp.errors import WrongRequest
+from vsepp.training.fast_captions import captions_for
+from vsepp.training.gradients import Reduction
+from vsepp.training.loop import Epoch, Phase, Step, adam, trained_parameters
+from vsepp.training.slopes import slope_of
+from vsepp.training.updates import update_for
+
+Shape = tuple[int, int, int]  # pairs of a batch, room for its words, how many such batches in a row
+
+
+def steps_and_epochs(
+    model: JointEmbedding,
+    batches: Batches,
+    phases: Sequence[Phase],
+    gradient_clip: float = 2.0,
+    reduction: Reduction = "sum",
+    mask_same_image: bool = False,
+    device: torch.device | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    epochs_done: int = 0,
+    precision: Precision = "bf16",
+    batches_per_step: int | None = None,
+) -> Iterator[Step | Epoch]:
+    """The walk of `loop.steps_and_epochs`; a Step may stand for several batches in a row.
+
+    Its `num_pairs` and `loss` are then those of all pairs since the last Step.
+    """
+    if batches.pairs.features is None:
+        raise WrongRequest("The fast loop needs features; training.loop learns from pictures.")
+    device = device or trained_parameters(model)[0].device
+    data = _Data(batches, device)
+    worker = _Worker(model, data, optimizer or adam(model), precision, gradient_clip)
+    per_step = batches_per_step or worker.captions.batches_per_step
+    number, last = 0, sum(phase.epochs for phase in phases)
+    order = data.shuffled()
+    for place, phase in enumerate(phases):
+        worker.begin(phase, reduction, mask_same_image)
+        for _ in range(phase.epochs):
+            number += 1
+            if number <= epochs_done:
+                continue
+            started = time.perf_counter()
+            model.train()
+            batches.epoch += 1
+            for num_pairs, loss in worker.walk(order, per_step):
+                yield Step(number, num_pairs, loss)
+            if number < last:  # the next order is drawn while the device catches up
+                order = data.shuffled()
+            mean = worker.mean_loss()
+            seconds = time.perf_counter() - started
+            yield Epoch(number, place + 1, phase.learning_rate, mean, len(order), seconds)
+
+
+class _Data:
+    """All pairs on the device, and beside them those of the running epoch, batch by batch."""
+
+    def __init__(self, batches: Batches, device: torch.device) -> None:
+        pairs = batches.pairs
+        assert pairs.features is not None
+        self.batches, self.size, self.device = batches, batches.size, device
+        words, lengths = padded(pairs.words)
+        self.features = pairs.features.to(device)
+        self._lengths = lengths.numpy()
+        self._columns = (
+            words.int().to(device),
+            lengths.int().to(device),
+            torch.from_numpy(pairs.image_of_caption).to(device),
+        )
+        # One row per batch, so that a number on the device is enough to take one.
+        self.words, self.lengths, self.images = (
+            column.new_zeros(len(batches), self.size, *column.shape[1:]) for column in self._columns
+        )
+
+    def shuffled(self) -> np.ndarray:
+        """The pairs of the next epoch, in the very batches that a pass over `batches` would make.
+
+        Only inside a batch they are moved: the longest caption comes first.
+        """
+        seeds = self.batches.seed, self.batches.epoch
+        order = np.random.default_rng(seeds).permutation(len(self._lengths))
+        for part in self._whole_and_rest(order):
+            by_length = np.argsort(-self._lengths[part], axis=1, kind="stable")
+            part[:] = np.take_along_axis(part, by_length, axis=1)
+        return order
+
+    def lay_out(self, order: np.ndarray) -> list[np.ndarray]:
+        """Put an epoch's pairs in place; returns the lengths of the batches, whole ones and the rest."""
+        numbers = torch.from_numpy(order).to(self.device)
+        for column, laid_out in zip(
+            self._columns, (self.words, self.lengths, self.images), strict=True
+        ):
+            laid_out.flatten(0, 1)[: len(numbers)] = column[numbers]
+        return self._whole_and_rest(self._lengths[order])
+
+    def _whole_and_rest(self, numbers: np.ndarray) -> list[np.ndarray]:
+        whole = len(numbers) - len(numbers) % self.size
+        parts = numbers[:whole].reshape(-1, self.size), numbers[None, whole:]
+        return [part for part in parts if part.size > 0]
+
+
+class _Worker:
+    """Does the steps. What they need and what they leave lies in tensors that stay where they are."""
+
+    def __init__(
+        self,
+        model: JointEmbedding,
+        data: _Data,
+        optimizer: torch.optim.Optimizer,
+        precision: Precision,
+        gradient_clip: float,
+    ) -> None:
+        device = data.device
+        self.model, self.data, self.optimizer, self.precision = model, data, optimizer, precision
+        self.captions = captions_for(model.caption_encoder, device, precision, data.size)
+        self.batch = torch.zeros(1, dtype=torch.long, device=device)  # the number of the next one
+        self.rate, self.recent, self.total = torch.zeros(3, device=device).unbind()
+        self.lane, self.image_lane = Lane(device, urgent=True), Lane(device)
+        image_weights = trained_parameters(model.image_encoder)
+        self.update = update_for(
+            optimizer, gradient_clip, self.rate, image_weights, self.image_lane
+        )
+
+    def begin(self, phase: Phase, reduction: Reduction, mask_same_image: bool) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = phase.learning_rate
+        self.rate.fill_(phase.learning_rate)
+        self.slope = slope_of(phase.loss, reduction, self.data.device, self.data.size)
+        self.mask_same_image = mask_same_image
+        self.steps = Replayed(self._steps, self.data.device)
+
+    def walk(self, order: np.ndarray, per_step: int) -> Iterator[tuple[int, Tensor]]:
+        """An epoch: after every few batches, how many pairs they had and their mean loss."""
+        shapes = self._shapes(self.data.lay_out(order), per_step)
+        self.num_pairs = len(order)
+        self.batch.zero_()
+        self.total.zero_()
+        for shape in shapes:
+            num_pairs = shape[0] * shape[2]
+            with self.lane.work(), tf32(allowed=self.precision != "float32"):
+                self.steps(*shape)
+                loss = self.recent / num_pairs
+                self.total += self.recent
+                self.recent.zero_()
+            self.lane.join()
+            yield num_pairs, loss
+
+    def mean_loss(self) -> float:
+        """Waits for the device: the epoch is over."""
+        return self.total.item() / self.num_pairs
+
+    def _shapes(self, lengths: list[np.ndarray], per_step: int) -> list[Shape]:
+        """Every few batches in a row; the one with the most words decides about their room."""
+        shapes = []
+        for part in lengths:
+            rooms = self.captions.rooms(part)
+            for start in range(0, len(rooms), per_step):
+                some = rooms[start : start + per_step]
+                shapes.append((part.shape[1], int(some.max()), len(some)))
+        return shapes
+
+    def _steps(self, size: int, room: int, times: int) -> None:
+        for _ in range(times):
+            self._step(size, room)
+        with self.image_lane.work():
+            self.update.finish()
+        self.image_lane.join()
+
+    def _step(self, size: int, room: int) -> None:
+        data, batch = self.data, self.batch
+        words = data.words.index_select(0, batch)[0, :size]
+        lengths = data.lengths.index_select(0, batch)[0, :size]
+        captions = self.captions.begin(words, lengths, room)
+        with self.image_lane.work():  # beside the walk through the captions
+            self.update.finish()
+            images = data.images.index_select(0, batch)[0, :size]
+            image_vectors = self.model.embed_images(data.features[images].float())
+            batch += 1
+        caption_vectors = self.captions.finish(captions)
+        self.image_lane.join()
+        scores = self.model.similarity(image_vectors, caption_vectors)
+        slope = self.slope(scores.detach(), self.recent, images if self.mask_same_image else None)
+        self.optimizer.zero_grad(set_to_none=True)
+        scores.backward(slope)
+        self.update.begin()

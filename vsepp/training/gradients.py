@@ -1,0 +1,32 @@
+"""From a batch to the gradient of its loss."""
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from vsepp.data.batches import Batch
+from vsepp.equations.losses import Loss
+
+Reduction = Literal["sum", "mean"]
+
+
+def backward(
+    model: nn.Module, batch: Batch, loss: Loss, reduction: Reduction, mask_same_image: bool
+) -> Tensor:
+    """Adds the gradient of the batch's loss to the weights; returns the losses, one per pair."""
+    per_pair = pair_losses(model(batch), loss, batch.image_ids if mask_same_image else None)
+    reduced(per_pair, reduction).backward()
+    return per_pair.detach()
+
+
+def pair_losses(scores: Tensor, loss: Loss, image_ids: Tensor | None = None) -> Tensor:
+    """One loss per pair; where `image_ids` are given, captions of one picture are no rivals."""
+    if image_ids is None:
+        return loss(scores)
+    # Another caption of the same picture is no mistake, though the paper counts it as one.
+    return loss(scores, negatives=image_ids[:, None] != image_ids[None, :])
+
+
+def reduced(per_pair: Tensor, reduction: Reduction) -> Tensor:
+    # The release sums, Eq. 4 averages; under clipping the two train differently.
+    return per_pair.sum() if reduction == "sum" else per_pair.mean()
