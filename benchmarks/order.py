@@ -49,7 +49,7 @@ def main() -> None:
     if GPU:
         measured["step"] = training_steps()
     print(json.dumps(measured, indent=2))
-    write_record(Path(__file__), measured, ("triton",) if GPU else ())
+    write_record(Path(__file__), measured, ("triton",))
 
 
 def ways() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:

@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import subprocess
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ def write_record(script: Path, measured: dict[str, Any], packages: tuple[str, ..
         "hardware": f"{_processor()}, {os.cpu_count()} cores{_gpu()}",
         "versions": {
             "python": platform.python_version(),
-            **{name: version(name) for name in ("torch", "numpy", *packages)},
+            **{name: version(name) for name in ("torch", "numpy", *packages) if _is_there(name)},
         },
         "measured": measured,
     }
@@ -38,6 +38,13 @@ def write_record(script: Path, measured: dict[str, Any], packages: tuple[str, ..
 def _git(*words: str) -> str:
     done = subprocess.run(["git", *words], capture_output=True, text=True, cwd=RECORDS.parent)
     return done.stdout.strip()
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return bool(version(package))
+    except PackageNotFoundError:
+        return False
 
 
 def _gpu() -> str:
