@@ -1,8 +1,9 @@
-"""Writes the README's tables from what was measured: python results/tables.py [--check]"""
+"""Writes the tables of the docs from what was measured: python results/tables.py [--check]"""
 
 import json
 import statistics
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,17 @@ HEAD = (
 
 
 def main() -> None:
-    readme = ROOT / "README.md"
-    text = written = readme.read_text()
-    for name, table in (
-        ("demo", demo_table()),
-        ("flickr8k", flickr8k_table()),
-        ("ranking", ranking_table()),
-    ):
-        start, end = f"<!-- {name} table -->\n", f"<!-- /{name} table -->"
-        before, _, rest = written.partition(start)
-        written = f"{before}{start}\n{table}\n\n{end}{rest.partition(end)[2]}"
-    if "--check" in sys.argv and written != text:
-        sys.exit("README.md is not what results/tables.py makes of the results.")
-    readme.write_text(written)
+    for name, tables in DOCS.items():
+        file = ROOT / name
+        text = written = file.read_text()
+        for table, make in tables.items():
+            start, end = f"<!-- {table} table -->\n", f"<!-- /{table} table -->"
+            before, found, rest = written.partition(start)
+            assert found, f"{name} has no place for the table {table}"
+            written = f"{before}{start}\n{make()}\n\n{end}{rest.partition(end)[2]}"
+        if "--check" in sys.argv and written != text:
+            sys.exit(f"{name} is not what results/tables.py makes of the results.")
+        file.write_text(written)
 
 
 def demo_table() -> str:
@@ -62,8 +61,7 @@ def figure(values: list[float]) -> str:
 
 
 def ranking_table() -> str:
-    record = sorted((ROOT / "benchmarks" / "records").glob("*-ranking/record.json"))[-1]
-    measured = json.loads(record.read_text())["measured"]
+    measured = latest("ranking")
     low, high = measured["ours_to_product_spread"]
     return (
         "| way | time |\n|---|---|\n"
@@ -71,6 +69,149 @@ def ranking_table() -> str:
         f"| `Retrieval.from_vectors` | {measured['ours_to_product']} ({low} to {high}, n = {measured['n']}) |\n"
         f"| the authors' release | {measured['release_to_ours'] * measured['ours_to_product']:.0f} |"
     )
+
+
+def speed_table() -> str:
+    """The obvious way and ours, side by side."""
+    gpu, cpu = latest("train_features-gpu"), latest("train_features")
+    order, ranks = latest("order-gpu"), latest("evaluate-gpu")
+    rows = [
+        ("a step of training on features, H200", gpu["obvious_ms"], gpu["fast_ms"]),
+        ("the same on 16 CPU cores", cpu["obvious_ms"], cpu["fast_ms"]),
+        ("order similarity, 5,000 x 25,000, H200", order["broadcast"]["forward_ms"], order["ours"]["forward_ms"]),
+        ("ranks of 5,000 x 25,000, H200", ranks["sorting_ms"], ranks["ours_ms"]),
+    ]  # fmt: skip
+    head = "| work | the obvious way, ms | ours, ms |\n|---|---:|---:|"
+    return "\n".join([head, *(f"| {name} | {spread(a)} | {spread(b)} |" for name, a, b in rows)])
+
+
+def training_table() -> str:
+    gpu, cpu = latest("train_features-gpu"), latest("train_features")
+    names = {
+        "obvious": "the obvious loop: items, DataLoader, padded, eager",
+        "peer": "the same, loss and miner of pytorch-metric-learning",
+        "plain": "`training.loop`",
+        "fast_tf32": '`training.fast`, `precision="tf32"`',
+        "fast": "`training.fast`",
+    }
+    lines = [
+        "| loop | H200, ms a step | times ours | 16 CPU cores | times ours |\n|---|---:|---:|---:|---:|"
+    ]
+    for name, words in names.items():
+        cells = [
+            cell
+            for record in (gpu, cpu)
+            for cell in (spread(record.get(f"{name}_ms")), spread(record.get(f"{name}_to_fast"), 1))
+        ]
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def whole_run_table() -> str:
+    gpu = latest("train_features-gpu")
+    lines = [
+        "| 30 epochs, 97,020 steps | seconds | first epoch | other epochs |\n|---|---:|---:|---:|"
+    ]
+    for name, words in (
+        ("whole_run_with_compiling", "no kernel compiled before"),
+        ("whole_run", "kernels in Triton's cache"),
+    ):
+        run = gpu[name]
+        lines.append(f"| {words} | {run['seconds']:.1f} | {run['first_epoch_seconds']:.2f} | {run['epoch_seconds']['median']:.2f} |")  # fmt: skip
+    return "\n".join(lines)
+
+
+def order_table() -> str:
+    order, cpu = latest("order-gpu"), latest("order")
+    rows = {
+        "broadcast": "broadcasting over blocks of images",
+        "compiled": "the formula under `torch.compile`",
+        "tiles": "tiles of 16 MB, ours where there is no kernel",
+        "ours": "`order_similarity`",
+    }
+    lines = ["| way | H200: 5,000 x 25,000, ms | 16 CPU cores: 500 x 2,500, ms |\n|---|---:|---:|"]
+    for name, words in rows.items():
+        cells = (spread(record.get(name, {}).get("forward_ms")) for record in (order, cpu))
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    both = (spread(record["ours"]["forward_and_backward_ms"]) for record in (order, cpu))
+    lines.append(f"| `order_similarity`, forward and backward | {' | '.join(both)} |")
+    return "\n".join(lines)
+
+
+def order_step_table() -> str:
+    step = latest("order-gpu")["step"]
+    lines = ["| similarity | ms a step | to the inner product |\n|---|---:|---:|"]
+    for name, values in step["ms"].items():
+        ratio = spread(step["to_inner_product"].get(name), 2) if "order" in name else "1"
+        lines.append(f"| `{name}` | {spread(values)} | {ratio} |")
+    return "\n".join(lines)
+
+
+def evaluation_table() -> str:
+    ranks = latest("evaluate-gpu")
+    rows = (
+        ("the matrix product alone", "product_ms"),
+        ("`Retrieval.from_vectors`", "ours_ms"),
+        ("the same with the order similarity", "ours_with_order_similarity_ms"),
+        ("two full sorts", "sorting_ms"),
+        ("1,000 images: `Retrieval.from_vectors`, all figures", "ours_all_of_1k_images_ms"),
+        ("1,000 images: torchmetrics, caption R@1 alone", "torchmetrics_r1_of_1k_images_ms"),
+    )
+    head = "| way | H200, ms |\n|---|---:|"
+    return "\n".join([head, *(f"| {words} | {spread(ranks[name])} |" for words, name in rows)])
+
+
+def large_batch_table() -> str:
+    measured = latest("large_batch-gpu")
+    lines = ["| batch | seconds a step | pictures/s | peak memory, GB |\n|---|---:|---:|---:|"]
+    for name, words in (
+        ("128", "128 at once"),
+        ("512", "512 at once"),
+        ("512_in_chunks", "512 in chunks of 256"),
+        ("8192_in_chunks", "8,192 in chunks of 256"),
+    ):
+        row = measured[name]
+        lines.append(f"| {words} | {spread(row['seconds'])} | {row['pictures_per_second']:,} | {row['gigabytes']} |")  # fmt: skip
+    return "\n".join(lines)
+
+
+def latest(name: str) -> dict[str, Any]:
+    """What the last run of a benchmark measured."""
+    records = (ROOT / "benchmarks" / "records").glob(f"????-??-??-{name}/record.json")
+    measured: dict[str, Any] = json.loads(max(records).read_text())["measured"]
+    return measured
+
+
+def spread(values: dict[str, Any] | None, digits: int | None = None) -> str:
+    """Median, and in brackets the smallest and the largest of n."""
+    if values is None:
+        return ""
+    middle, low, high = (number(value, digits) for value in (values["median"], *values["spread"]))
+    return f"{middle} ({low} to {high})"
+
+
+def number(value: float, digits: int | None) -> str:
+    if digits is None:  # three figures that count
+        digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
+    return f"{value:,.{digits}f}"
+
+
+DOCS: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {
+        "demo": demo_table,
+        "flickr8k": flickr8k_table,
+        "ranking": ranking_table,
+        "speed": speed_table,
+    },
+    "docs/performance.md": {
+        "training": training_table,
+        "whole run": whole_run_table,
+        "order": order_table,
+        "order step": order_step_table,
+        "evaluation": evaluation_table,
+        "large batch": large_batch_table,
+    },
+}
 
 
 if __name__ == "__main__":

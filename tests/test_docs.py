@@ -36,6 +36,13 @@ def test_the_readmes_links_lead_somewhere():
     assert all((ROOT / link).exists() for link in links)
 
 
+def test_the_links_of_the_performance_page_lead_somewhere():
+    page = ROOT / "docs" / "performance.md"
+    links = re.findall(r"\]\(([^)]+)\)", page.read_text())
+    assert len(links) >= 8
+    assert all((page.parent / link).exists() for link in links)
+
+
 def test_the_readme_names_every_folder():
     folders = [path.name for path in (ROOT / "vsepp").iterdir() if (path / "__init__.py").exists()]
     assert len(folders) >= 7

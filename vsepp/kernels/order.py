@@ -1,8 +1,8 @@
 """Order similarity (Sec. 3.5), forward and backward: `equations.similarity.order_similarity`, fused.
 
-Per coordinate of a pair there are three instructions: a subtraction, a maximum (at half the rate of the
-others) and a multiply-add. The layout gives each thread a block of pairs, so that a number once loaded
-serves several of them, and nothing of size (M, N, D) is ever written.
+Per coordinate of a pair there are three instructions: a subtraction, a maximum and a multiply-add. The
+layout gives each thread a block of pairs, so that a number once loaded serves several of them, and
+nothing of size (M, N, D) is ever written.
 """
 
 from dataclasses import dataclass
