@@ -21,7 +21,7 @@ def settled(page, status):
     """Wait until the status line says so."""
     from playwright.sync_api import expect
 
-    expect(page.locator("#status")).to_have_text(re.compile(status))
+    expect(page.locator("#status")).to_have_text(re.compile(status), timeout=15_000)
 
 
 def found(collection, *args, **kwargs):
@@ -218,11 +218,14 @@ def test_scores_are_shown_on_request_and_remembered(page):
     assert page.locator("#scores").get_attribute("aria-pressed") == "true"
 
 
-def test_the_keyboard_does_it_all(page):
+def test_the_keyboard_does_it_all(page, collection):
     page.keyboard.press("/")
     page.keyboard.type(PLENTY)
-    settled(page, "best first")
     page.keyboard.press("Enter")
+    page.wait_for_function(
+        "key => document.querySelector('.tile')?.dataset.key === key",
+        arg=found(collection, PLENTY, k=1)[0],
+    )
     page.keyboard.press("ArrowDown")
     focused = "document.activeElement.closest('.tile')?.dataset.key"
     order = keys(page)
@@ -244,6 +247,23 @@ def test_the_keyboard_does_it_all(page):
     viewer.wait_for(state="hidden")
     assert page.evaluate(focused) == order[1]
     assert page.input_value("#words") == PLENTY
+
+
+def test_the_focus_stays_where_one_can_go_on(page, collection):
+    like = {key: found(collection, like=key, k=60) for key in keys(page)[:40]}
+    focused = "document.activeElement.closest('.tile')?.dataset.key ?? document.activeElement.id"
+    with_hits = next(key for key, hits in like.items() if hits)
+    without = next(key for key, hits in like.items() if not hits)
+    for key, status, place in (
+        (with_hits, "best first", like[with_hits][0]),
+        (without, "Nothing found", "words"),
+    ):
+        page.locator(f".tile[data-key='{key}'] .like").focus()
+        page.keyboard.press("Enter")
+        settled(page, status)
+        assert page.evaluate(focused) == place
+        page.go_back()
+        settled(page, "newest first")
 
 
 def test_arrows_move_between_rows(page):

@@ -34,8 +34,8 @@ def test_the_demo_end_to_end(tmp_path, monkeypatch):
         assert found.path.parent == tmp_path / "scenes"
 
 
-def test_a_second_demo_starts_anew_and_serves_its_scenes(tmp_path, monkeypatch):
-    monkeypatch.setattr("vsepp.experiments.demo.WORLD", "shapes:32")
+def test_it_serves_its_scenes_and_a_second_demo_starts_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr("vsepp.experiments.demo.WORLD", "shapes:160")
     answers = []
 
     def visit(app, door):
@@ -44,14 +44,15 @@ def test_a_second_demo_starts_anew_and_serves_its_scenes(tmp_path, monkeypatch):
             answers.append(client.get("/api/health").json())
 
     monkeypatch.setattr("vsepp.service.serve._run", visit)
-    for ending, served in (("--no-serve", 0), ("--serve", 1)):
-        done = CliRunner().invoke(app, ["demo", ending, "--json", "--out", str(tmp_path)])
-        assert done.exit_code == 0, done.stderr
-        assert json.loads(done.stdout)["collection"] == str(tmp_path / "scenes.vse")
-        assert len(answers) == served
-    assert answers == [{"status": "ok", "photos": 4}]
+    words = ["demo", "--seed", "1", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, [*words, "--json", "--serve"])
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["collection"] == str(tmp_path / "scenes.vse")
     assert "http://127.0.0.1:" in done.stderr
-    table = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])  # no terminal: not served
-    assert "caption retrieval" in table.stdout
-    assert f"vsepp serve {tmp_path / 'scenes.vse'}" in table.stdout
+    assert answers == [{"status": "ok", "photos": 20}]
+
+    again = CliRunner().invoke(app, words)  # no terminal: not served
+    assert again.exit_code == 0, again.stderr
+    assert "caption retrieval" in again.stdout
+    assert f"vsepp serve {tmp_path / 'scenes.vse'}" in again.stdout
     assert len(answers) == 1

@@ -110,7 +110,8 @@ def _queries(
     ranks_by = {name: ranks(matrix.T, relevant) for name, matrix in scores.items()}
     firsts = torch.stack([found == 1 for found in ranks_by.values()])
     disagree = (firsts.any(dim=0) & ~firsts.all(dim=0)).nonzero()[:, 0].numpy()
-    chosen = np.random.default_rng(seed).permutation(disagree)[:NUM_QUERIES].tolist()
+    among = disagree if len(disagree) else np.arange(len(captions))  # few scenes: all may agree
+    chosen = np.random.default_rng(seed).permutation(among)[:NUM_QUERIES].tolist()
     queries = []
     for number in chosen:
         found = {}

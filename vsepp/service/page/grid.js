@@ -20,10 +20,15 @@ export class Grid {
     list.addEventListener("keydown", (event) => this.#move(event));
   }
 
+  /** Who was among the photos stays among them: on the same one, or on the first. Without any, one can type. */
   replace(photos) {
+    const focused = document.activeElement.closest(".tile")?.dataset.key;
     this.photos = [];
     list.replaceChildren();
     this.append(photos);
+    if (!focused) return;
+    if (photos.length) this.focus(Math.max(0, this.photos.findIndex((photo) => photo.key === focused)));
+    else byId("words").focus();
   }
 
   /** Photos that are there already are left out: others may be added while one scrolls. */

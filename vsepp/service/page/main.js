@@ -186,7 +186,7 @@ byId("search").addEventListener("submit", (event) => {
   clearTimeout(pause);
   typed = 0;
   if (box.value !== sought.q) follow({ q: box.value, nearest: false });
-  else search();
+  else if (!byId("notice").hidden) search(); // once more
   if (matchMedia("(hover: none)").matches) box.blur(); // the phone's keyboard hides the photos
 });
 

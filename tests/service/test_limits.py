@@ -1,0 +1,18 @@
+from pathlib import Path
+
+from vsepp.service.limits import DEEPEST, DEEPEST_FOLDED, LONGEST_QUERY, MOST_HITS, SIDES, Limits
+
+DOCS = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
+
+
+def test_the_docs_state_the_limits_as_they_are():
+    limits = Limits()
+    for said in (
+        f"{limits.upload_bytes / 1e6:.0f} MB, {limits.pixels / 1e6:.0f} million pixels",
+        f"{LONGEST_QUERY} characters",
+        f"{MOST_HITS} in one answer, {DEEPEST:,} by scrolling, {DEEPEST_FOLDED} when",
+        f"{limits.seconds:g} seconds",
+        f"{limits.thumbnail_bytes / 1e6:.0f} MB, the last used",
+        "{}, {} or {}".format(*SIDES),
+    ):
+        assert said in DOCS
