@@ -4,8 +4,11 @@ import pytest
 import torch
 
 from tests.training.features import pairs_with_features, small_model
+from vsepp.data.batches import Pairs
+from vsepp.data.tokens import Vocabulary
+from vsepp.encoders.architecture import Architecture
+from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import k_hardest_hinges, max_of_hinges, sum_of_hinges
-from vsepp.errors import WrongRequest
 from vsepp.training import fast, loop
 from vsepp.training.loop import Epoch, Phase, Step, adam
 
@@ -134,11 +137,32 @@ def test_the_plain_loop_can_resume_what_the_fast_one_began(pairs):
         torch.testing.assert_close(ours, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_it_asks_for_features(pairs):
-    with pytest.raises(WrongRequest, match="needs features"):
-        next(
-            fast.steps_and_epochs(small_model(), pairs.with_features(None).batches(32), CURRICULUM)
-        )
+# ---- from pictures
+
+
+@pytest.mark.parametrize("finetune", [True, False])
+@pytest.mark.parametrize("crop", ["center", "random", "random_resized"])
+@pytest.mark.parametrize("per_step", [1, 2])
+def test_pictures_walk_as_in_the_plain_loop(world, finetune, crop, per_step):
+    """Frozen or trained, kept as Pillow's or side by side in one tensor."""
+    items = world.split("train")[:30]  # 150 pairs: two batches of 64 and a rest
+    vocabulary = Vocabulary.learn(caption for item in items for caption in item.captions)
+    plan = Architecture(num_words=len(vocabulary), dim=16, word_dim=8, size=48, resize=64)
+    pairs = Pairs(items, vocabulary, plan.view)
+    phases = [Phase(2, 1e-3, sum_of_hinges)]
+    losses = []
+    quickly = partial(fast.steps_and_epochs, batches_per_step=per_step)
+    for walk, part in (
+        (loop.steps_and_epochs, pairs),
+        (quickly, pairs),
+        (quickly, pairs.with_pictures_on(torch.device("cpu"))),
+    ):
+        torch.manual_seed(0)
+        model = JointEmbedding.build(plan, finetune=finetune)
+        events = walk(model, part.batches(64, crop), phases)
+        losses.append([event.loss for event in events if isinstance(event, Epoch)])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    assert losses[2] == pytest.approx(losses[0], rel=2e-3)
 
 
 # ---- on a GPU
@@ -196,3 +220,26 @@ def test_a_gpu_resumes(pairs):
         losses.append(next(event.loss for event in events if isinstance(event, Epoch)))
         events.close()
     assert losses == pytest.approx(expected, rel=1e-3)
+
+
+@needs_a_gpu
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("finetune", [True, False])
+def test_a_gpu_follows_the_plain_loss_curve_from_pictures(world, finetune, compiled):
+    """Cut, embedded and learned from on the GPU, in half precision; the plain loop uses single."""
+    items = world.split("train")[:60]
+    vocabulary = Vocabulary.learn(caption for item in items for caption in item.captions)
+    plan = Architecture(num_words=len(vocabulary), dim=64, word_dim=32, size=48, resize=64)
+    pairs, device = Pairs(items, vocabulary, plan.view), torch.device("cuda")
+    losses = []
+    for walk, part in ((loop, pairs), (fast, pairs.with_pictures_on(device))):
+        torch.manual_seed(0)
+        model = JointEmbedding.build(plan, finetune=finetune).to(device)
+        if walk is fast:
+            model.image_encoder.learn_quickly("bf16", compiled)
+        events = walk.steps_and_epochs(
+            model, part.batches(64, "random_resized"), [Phase(6, 1e-3, sum_of_hinges)]
+        )
+        losses.append([event.loss for event in events if isinstance(event, Epoch)])
+    assert losses[1] == pytest.approx(losses[0], rel=3e-2)
+    assert losses[1][-1] < 0.9 * losses[1][0]

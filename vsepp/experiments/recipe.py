@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from vsepp.data.pictures import RANDOM_CROPS, Crop
+from vsepp.data.crops import RANDOM_CROPS, Crop
 from vsepp.data.troubles import OnError
 from vsepp.encoders.architecture import Design
 from vsepp.errors import WrongRequest
@@ -89,6 +89,9 @@ class Recipe:
     method: Literal["gradient", "correlation"] = "gradient"  # or Sec. 2.1's closed form
     ridge: float = 0.01  # of correlation
     batch_size: int = 128
+    chunk_size: int = 0  # pairs embedded at once, for batches larger than memory; 0: all
+    precision: Literal["float32", "tf32", "bf16"] = "bf16"  # of a GPU's products while learning
+    compiled: bool = False  # on a GPU the net; pays where it is trained for minutes
     gradient_clip: float = 2.0  # 0: none
     max_epochs: int = 0  # of each phase, for a quick look; 0: as many as it says
     seed: int = 0
@@ -175,6 +178,11 @@ def _check(recipe: Recipe) -> None:
     """What types cannot say."""
     for is_right, complaint in (
         (recipe.batch_size >= 2, "batch_size takes at least 2: a pair alone has no negatives."),
+        (recipe.chunk_size >= 0, "chunk_size takes 0 or more."),
+        (
+            not (recipe.chunk_size and recipe.model.finetune) or recipe.model.fixed_statistics,
+            "In chunks, batch norms would see parts of a batch: set model.fixed_statistics=true.",
+        ),
         (recipe.seed >= 0, "seed takes 0 or more."),
         (recipe.seeds >= 1, "seeds takes 1 or more."),
         (all(phase.epochs >= 0 for phase in recipe.phases), "phases: epochs takes 0 or more."),

@@ -1,7 +1,7 @@
 """The one place where learning is wired together: recipe + data -> the best snapshot."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,8 @@ from vsepp.experiments.keeper import Keeper, Run, has_something_to_resume
 from vsepp.experiments.progress import TrainingProgress
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
 from vsepp.experiments.setup import Setup, set_up
-from vsepp.training.loop import Epoch, Phase, Step, adam, steps_and_epochs
+from vsepp.training import fast, loop
+from vsepp.training.loop import Epoch, Phase, Step, adam
 
 
 def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False) -> Run:
@@ -43,7 +44,7 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
     notes = {"data": data.name, "left_out": len(data.left_out)}
     keeper = Keeper(recipe, notes, setup, optimizer, into)
     batches.epoch = keeper.go_back() if resumes else 0
-    events = steps_and_epochs(
+    events = walk_for(recipe, setup, device)(
         setup.model,
         batches,
         phases,
@@ -79,7 +80,7 @@ def _follow(
     best = keeper.best.validation.rsum if keeper.best else 0.0
     owners = torch.from_numpy(setup.validation.image_of_caption)
     with (
-        Journal(keeper.into, epochs_done) as journal,
+        Journal(keeper.into, recipe.batch_size, epochs_done) as journal,
         TrainingProgress(
             recipe.name, num_epochs, len(setup.learned), epochs_done, best
         ) as progress,
@@ -98,6 +99,17 @@ def _follow(
             journal.epoch(event, num_steps, result, is_best, seen)
             progress.epoch(event, result, is_best)
             keeper.keep(event, result)
+
+
+def walk_for(
+    recipe: Recipe, setup: Setup, device: torch.device
+) -> Callable[..., Iterator[Step | Epoch]]:
+    """The fast loop; the plain one where a net learns on a CPU, or where batches come in chunks."""
+    if recipe.chunk_size:
+        return partial(loop.steps_and_epochs, chunk_size=recipe.chunk_size)
+    if setup.learns_a_net and device.type == "cpu":
+        return loop.steps_and_epochs  # its time is the net's
+    return partial(fast.steps_and_epochs, precision=recipe.precision)
 
 
 def _phase(keys: PhaseKeys, settings: LossKeys) -> Phase:

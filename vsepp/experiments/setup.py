@@ -9,6 +9,7 @@ import torch
 from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImage, CaptionedImages
 from vsepp.data.tokens import Vocabulary
+from vsepp.devices import free_memory
 from vsepp.encoders.architecture import CONFIG, FEATURES, Architecture, Design
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.encoders.snapshot import Snapshot
@@ -31,6 +32,10 @@ class Setup:
     learned: Pairs
     validation: Pairs
 
+    @property
+    def learns_a_net(self) -> bool:
+        return self.model.image_encoder.finetune and self.learned.features is None
+
 
 def set_up(recipe: Recipe, data: CaptionedImages, device: torch.device) -> Setup:
     data = data.with_captions(recipe.data.captions)
@@ -44,6 +49,8 @@ def set_up(recipe: Recipe, data: CaptionedImages, device: torch.device) -> Setup
         validation = with_features(model, validation)
         if not recipe.crops_at_random:
             learned = with_features(model, learned)
+    learned, validation = (_near(device, part) for part in (learned, validation))
+    model.image_encoder.learn_quickly(recipe.precision, recipe.compiled)
     return Setup(model, vocabulary, architecture, learned, validation)
 
 
@@ -98,6 +105,14 @@ def _learns_from_features_alone(recipe: Recipe, data: CaptionedImages) -> bool:
         return True
     is_fixed = not recipe.model.finetune and not recipe.crops_at_random
     return has_features(data) and data.origin is None and is_fixed
+
+
+def _near(device: torch.device, pairs: Pairs) -> Pairs:
+    """Pictures that are needed in every epoch go to a GPU that has room for them."""
+    needed = pairs.features is None and pairs.view.crops == 1
+    if needed and device.type == "cuda" and pairs.bytes_of_pictures < 0.4 * free_memory(device):
+        return pairs.with_pictures_on(device)
+    return pairs
 
 
 @torch.no_grad()

@@ -1,9 +1,10 @@
-"""The loop for features that were made before, as fast as the device goes.
+"""The loop as fast as the device goes.
 
 `loop.py` is the same loop for reading: same pairs in the same batches, same losses up to rounding.
 What is different here:
 
-- Features and words live on the device; an epoch sends the order of its pairs there, nothing else.
+- Words, and features or pictures, live on the device; an epoch sends the order of its pairs there.
+- A frozen net's features of random crops are made for many batches at once (`material.py`).
 - Inside a batch the captions are sorted by length, and no step of the GRU is spent on padding.
   The batches themselves stay random: grouping them by length would change the negatives.
 - On a GPU some batches in a row are recorded once and replayed with one launch, pictures and captions
@@ -20,10 +21,10 @@ from torch import Tensor
 from vsepp.data.batches import Batches, padded
 from vsepp.devices import Lane, Precision, Replayed, tf32
 from vsepp.encoders.joint import JointEmbedding
-from vsepp.errors import WrongRequest
-from vsepp.training.fast_captions import captions_for
+from vsepp.training.fast_captions import Captions, captions_for
 from vsepp.training.gradients import Reduction
 from vsepp.training.loop import Epoch, Phase, Step, adam, trained_parameters
+from vsepp.training.material import Material, material_for
 from vsepp.training.slopes import slope_of
 from vsepp.training.updates import update_for
 
@@ -47,12 +48,12 @@ def steps_and_epochs(
 
     Its `num_pairs` and `loss` are then those of all pairs since the last Step.
     """
-    if batches.pairs.features is None:
-        raise WrongRequest("The fast loop needs features; training.loop learns from pictures.")
     device = device or trained_parameters(model)[0].device
-    data = _Data(batches, device)
-    worker = _Worker(model, data, optimizer or adam(model), precision, gradient_clip)
-    per_step = batches_per_step or worker.captions.batches_per_step
+    learns_a_net = model.image_encoder.finetune and batches.pairs.features is None
+    captions = captions_for(model.caption_encoder, device, precision, batches.size)
+    per_step = batches_per_step or (1 if learns_a_net else captions.batches_per_step)
+    data = _Data(batches, material_for(model.image_encoder, batches, per_step, device), device)
+    worker = _Worker(model, data, captions, optimizer or adam(model), precision, gradient_clip)
     number, last = 0, sum(phase.epochs for phase in phases)
     order = data.shuffled()
     for place, phase in enumerate(phases):
@@ -63,9 +64,9 @@ def steps_and_epochs(
                 continue
             started = time.perf_counter()
             model.train()
-            batches.epoch += 1
             for num_pairs, loss in worker.walk(order, per_step):
                 yield Step(number, num_pairs, loss)
+            batches.epoch += 1
             if number < last:  # the next order is drawn while the device catches up
                 order = data.shuffled()
             mean = worker.mean_loss()
@@ -76,12 +77,11 @@ def steps_and_epochs(
 class _Data:
     """All pairs on the device, and beside them those of the running epoch, batch by batch."""
 
-    def __init__(self, batches: Batches, device: torch.device) -> None:
+    def __init__(self, batches: Batches, material: Material, device: torch.device) -> None:
         pairs = batches.pairs
-        assert pairs.features is not None
         self.batches, self.size, self.device = batches, batches.size, device
+        self.material = material
         words, lengths = padded(pairs.words)
-        self.features = pairs.features.to(device)
         self._lengths = lengths.numpy()
         self._columns = (
             words.int().to(device),
@@ -98,8 +98,7 @@ class _Data:
 
         Only inside a batch they are moved: the longest caption comes first.
         """
-        seeds = self.batches.seed, self.batches.epoch
-        order = np.random.default_rng(seeds).permutation(len(self._lengths))
+        order = self.batches.order()
         for part in self._whole_and_rest(order):
             by_length = np.argsort(-self._lengths[part], axis=1, kind="stable")
             part[:] = np.take_along_axis(part, by_length, axis=1)
@@ -127,13 +126,14 @@ class _Worker:
         self,
         model: JointEmbedding,
         data: _Data,
+        captions: Captions,
         optimizer: torch.optim.Optimizer,
         precision: Precision,
         gradient_clip: float,
     ) -> None:
         device = data.device
         self.model, self.data, self.optimizer, self.precision = model, data, optimizer, precision
-        self.captions = captions_for(model.caption_encoder, device, precision, data.size)
+        self.captions = captions
         self.batch = torch.zeros(1, dtype=torch.long, device=device)  # the number of the next one
         self.rate, self.recent, self.total = torch.zeros(3, device=device).unbind()
         self.lane, self.image_lane = Lane(device, urgent=True), Lane(device)
@@ -156,8 +156,9 @@ class _Worker:
         self.num_pairs = len(order)
         self.batch.zero_()
         self.total.zero_()
-        for shape in shapes:
-            num_pairs = shape[0] * shape[2]
+        counts = [shape[0] * shape[2] for shape in shapes]
+        filled = self.data.material.fill(order, counts)
+        for shape, num_pairs, _ in zip(shapes, counts, filled, strict=True):
             with self.lane.work(), tf32(allowed=self.precision != "float32"):
                 self.steps(*shape)
                 loss = self.recent / num_pairs
@@ -195,7 +196,7 @@ class _Worker:
         with self.image_lane.work():  # beside the walk through the captions
             self.update.finish()
             images = data.images.index_select(0, batch)[0, :size]
-            image_vectors = self.model.embed_images(data.features[images].float())
+            image_vectors = self.model.embed_images(data.material.take(batch, images))
             batch += 1
         caption_vectors = self.captions.finish(captions)
         self.image_lane.join()

@@ -11,6 +11,7 @@ from vsepp import kernels
 from vsepp.devices import Lane
 
 SMALL = 100_000  # numbers; moving so few takes less time than asking for it
+FEW = 16  # tensors; a net has hundreds, which torch moves with fewer launches
 
 
 class Update(Protocol):
@@ -25,7 +26,7 @@ def update_for(
     optimizer: torch.optim.Optimizer, gradient_clip: float, rate: Tensor, aside: list[nn.Parameter], lane: Lane
 ) -> Update:  # fmt: skip
     """The fastest way to the same weights. `aside` are those whose gradients `lane` computes."""
-    if kernels.available(rate.device) and _is_plain_adam(optimizer):
+    if kernels.available(rate.device) and len(aside) <= FEW and _is_plain_adam(optimizer):
         return AdamInLanes(optimizer, gradient_clip, rate, aside, lane)
     return AnyOptimizer(optimizer, gradient_clip, rate)
 
