@@ -1,5 +1,6 @@
 """The pictures of a split in memory: decoded, resized, and cropped where they are asked for."""
 
+import os
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
@@ -14,7 +15,8 @@ from vsepp.data.captioned import CaptionedImage
 from vsepp.data.crops import Crop
 from vsepp.data.pictures import View, random_crops
 
-IN_MEMORY = 2_000_000_000  # bytes of decoded pictures that are kept; the rest is decoded again
+# Bytes of decoded pictures that are kept, a quarter of the machine's; the rest is decoded again.
+IN_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 Indices = Sequence[int] | NDArray[np.int64]
 
 

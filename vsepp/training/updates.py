@@ -139,9 +139,11 @@ class AdamInLanes:
 
 
 def _is_plain_adam(optimizer: torch.optim.Optimizer) -> bool:
-    """One group without further wishes; its weights, gradients and moments are in single precision."""
+    """One group without further wishes; weights in single precision, and as they are read."""
     if type(optimizer) is not torch.optim.Adam or len(optimizer.param_groups) != 1:
         return False
     group = optimizer.param_groups[0]
     wishes = group["weight_decay"] or group["amsgrad"] or group["maximize"]
-    return not wishes and all(weight.dtype == torch.float32 for weight in group["params"])
+    return not wishes and all(
+        weight.dtype == torch.float32 and weight.is_contiguous() for weight in group["params"]
+    )
