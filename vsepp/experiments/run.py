@@ -6,6 +6,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from vsepp.data.captioned import CaptionedImages
@@ -22,6 +23,8 @@ from vsepp.experiments.progress import TrainingProgress
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
 from vsepp.experiments.setup import Setup, set_up
 from vsepp.training import fast, loop
+from vsepp.training.average import RunningAverage
+from vsepp.training.lessons import Teacher
 from vsepp.training.loop import Epoch, Phase, Step, adam
 
 
@@ -40,9 +43,10 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
     prepare(device)
     setup = set_up(recipe, data, device)
     batches = setup.learned.batches(recipe.batch_size, recipe.data.crop, recipe.seed)
-    optimizer = adam(setup.model)
+    optimizer = adam(setup.model, recipe.net_share)
+    average = RunningAverage(setup.model, recipe.averaging) if recipe.averaging else None
     notes = {"data": data.name, "left_out": len(data.left_out)}
-    keeper = Keeper(recipe, notes, setup, optimizer, into)
+    keeper = Keeper(recipe, notes, setup, optimizer, average, into)
     batches.epoch = keeper.go_back() if resumes else 0
     events = walk_for(recipe, setup, device)(
         setup.model,
@@ -54,6 +58,7 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
         device=device,
         optimizer=optimizer,
         epochs_done=batches.epoch,
+        average=average,
     )
     try:
         _follow(events, recipe, setup, keeper, batches.epoch, len(batches))
@@ -90,7 +95,8 @@ def _follow(
                 progress.step(event)
                 journal.step(event)
                 continue
-            images, captions = embed(setup.model, setup.validation)
+            with keeper.model_to_keep():
+                images, captions = embed(setup.model, setup.validation)
             health.look(event, num_steps, images, captions)
             result = Retrieval.from_vectors(images, captions, owners, setup.model.similarity)
             is_best = keeper.is_best(result)
@@ -105,11 +111,29 @@ def walk_for(
     recipe: Recipe, setup: Setup, device: torch.device
 ) -> Callable[..., Iterator[Step | Epoch]]:
     """The fast loop; the plain one where a net learns on a CPU, or where batches come in chunks."""
+    teacher = _teacher(recipe.loss, setup, device)
+    has_lessons = bool(recipe.loss.nested or teacher)
     if recipe.chunk_size:
         return partial(loop.steps_and_epochs, chunk_size=recipe.chunk_size)
-    if setup.learns_a_net and device.type == "cpu":
+    if setup.learns_a_net and device.type == "cpu" and not has_lessons:
         return loop.steps_and_epochs  # its time is the net's
-    return partial(fast.steps_and_epochs, precision=recipe.precision)
+    lessons = partial(fast.steps_and_epochs, nested=recipe.loss.nested, teacher=teacher)
+    return partial(lessons, precision=recipe.precision)
+
+
+def _teacher(keys: LossKeys, setup: Setup, device: torch.device) -> Teacher | None:
+    if not keys.teacher:
+        return None
+    try:
+        vectors = np.load(Path(keys.teacher).expanduser(), allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise WrongRequest(f"loss.teacher: {keys.teacher} cannot be read: {error}") from error
+    if vectors.ndim != 2 or len(vectors) != len(setup.learned):
+        raise WrongRequest(
+            f"loss.teacher: {keys.teacher} has the shape {vectors.shape}; "
+            f"expected a row for each of {len(setup.learned):,} training captions."
+        )
+    return Teacher(torch.from_numpy(vectors).to(device), keys.teacher_weight)
 
 
 def _phase(keys: PhaseKeys, settings: LossKeys) -> Phase:
@@ -118,4 +142,5 @@ def _phase(keys: PhaseKeys, settings: LossKeys) -> Phase:
     loss = LOSSES[keys.loss]
     # Each loss takes the keys that it has a parameter for.
     taken = {k: v for k, v in asdict(settings).items() if k in inspect.signature(loss).parameters}
-    return Phase(keys.epochs, keys.learning_rate, partial(loss, **taken))
+    course = keys.learning_rate, partial(loss, **taken), keys.schedule, keys.warm_up
+    return Phase(keys.epochs, *course)

@@ -8,6 +8,7 @@ import torch
 
 from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImage, CaptionedImages
+from vsepp.data.label_errors import with_wrong_captions
 from vsepp.data.tokens import Vocabulary
 from vsepp.devices import free_memory
 from vsepp.encoders.architecture import CONFIG, FEATURES, Architecture, Design
@@ -40,6 +41,8 @@ class Setup:
 def set_up(recipe: Recipe, data: CaptionedImages, device: torch.device) -> Setup:
     data = data.with_captions(recipe.data.captions)
     items = [item for split in recipe.data.train for item in data.split(split)]
+    if recipe.data.wrong_captions:
+        items = with_wrong_captions(items, recipe.data.wrong_captions, recipe.seed)
     held_out = data.split(recipe.data.validate)[: recipe.data.validate_images or None]
     vocabulary, architecture, model = _fresh_or_further(recipe, data, items)
     check_that_features_fit(architecture, model, data)
