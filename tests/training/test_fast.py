@@ -58,6 +58,10 @@ def test_it_reduces_and_clips_as_the_plain_loop_does(pairs, reduction, clip):
         {"similarity": "order_similarity_rooted", "absolute": True},
         {"project_captions": True, "normalize_features": False},
         {"caption_encoder": "bag"},
+        {"bidirectional": True},
+        {"bidirectional": True, "pooling": "gpo"},
+        {"pooling": "mean"},
+        {"pooling": "max"},
     ],
 )
 def test_every_model_walks_alike(pairs, design):
@@ -215,6 +219,18 @@ def test_a_gpu_follows_the_plain_loss_curve_with_other_similarities(pairs, simil
     plain = gpu_losses(loop, pairs, design, phases)
     quick = gpu_losses(fast, pairs, design, phases, precision="float32")
     assert quick == pytest.approx(plain, rel=2e-3)
+
+
+@needs_a_gpu
+@pytest.mark.parametrize(
+    "design", [{"bidirectional": True}, {"bidirectional": True, "pooling": "gpo"}]
+)
+def test_a_gpu_follows_the_plain_loss_curve_with_other_encoders(pairs, design):
+    phases = [Phase(6, 1e-3, sum_of_hinges)]
+    plain = gpu_losses(loop, pairs, design, phases)
+    for precision, tolerance in (("float32", 2e-3), ("bf16", 3e-2)):
+        quick = gpu_losses(fast, pairs, design, phases, precision=precision)
+        assert quick == pytest.approx(plain, rel=tolerance)
 
 
 @needs_a_gpu

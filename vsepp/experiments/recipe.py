@@ -231,6 +231,11 @@ def _check(recipe: Recipe) -> None:
             recipe.trains_nothing or recipe.model.backbone != "small" or recipe.model.finetune,
             "The backbone small starts from scratch and must learn: set model.finetune=true.",
         ),
+        (
+            recipe.model.caption_encoder == "gru"
+            or (not recipe.model.bidirectional and recipe.model.pooling == "last"),
+            "model.bidirectional and model.pooling are a GRU's: set model.caption_encoder=gru.",
+        ),
     ):
         if not is_right:
             raise WrongRequest(complaint)
