@@ -39,7 +39,9 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
     device = best_device()
     prepare(device)
     setup = set_up(recipe, data, device)
-    batches = setup.learned.batches(recipe.batch_size, recipe.data.crop, recipe.seed)
+    batches = setup.learned.batches(
+        recipe.batch_size, recipe.data.crop, recipe.seed, recipe.model.word_dropout
+    )
     optimizer = adam(setup.model)
     notes = {"data": data.name, "left_out": len(data.left_out)}
     keeper = Keeper(recipe, notes, setup, optimizer, into)

@@ -111,6 +111,11 @@ class _Data:
             self._columns, (self.words, self.lengths, self.images), strict=True
         ):
             laid_out.flatten(0, 1)[: len(numbers)] = column[numbers]
+        if dropout := self.batches.dropout():
+            words, lengths = (
+                part.flatten(0, 1)[: len(numbers)] for part in (self.words, self.lengths)
+            )
+            words[:] = dropout(words, lengths, numbers)
         return self._whole_and_rest(self._lengths[order])
 
     def _whole_and_rest(self, numbers: np.ndarray) -> list[np.ndarray]:
