@@ -47,6 +47,7 @@ def test_a_recipe_from_a_file(tmp_path):
         ("model.size=224", "larger than model.resize"),
         ("model.finetune=false", "set model.finetune=true"),
         ("phases=[{epochs = 0, learning_rate = 1.0}]", "no epochs"),
+        ("model.word_dropout=1", "0 to less than 1"),
         ("model.pooling=min", "model.pooling takes last or mean or max or gpo, not 'min'"),
     ],
 )

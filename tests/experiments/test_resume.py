@@ -23,6 +23,7 @@ CHANGES = (
     "model.word_dim=8",
     "data.crop=random_resized",
     "averaging=0.9",
+    "save_every=0",
     "net_share=0.5",
     "phases.1.schedule=cosine",
     "phases.0.epochs=4",

@@ -22,10 +22,10 @@ def pairs():
     return pairs_with_features()  # 150 pairs: four batches of 32, and 22 left over
 
 
-def assert_same_walk(pairs, phases=CURRICULUM, design=None, seed=3, **settings):
+def assert_same_walk(pairs, phases=CURRICULUM, design=None, seed=3, word_dropout=0.0, **settings):
     """Both loops from the same weights: the same events, and losses and weights up to rounding."""
     models = [small_model(**(design or {})) for _ in range(2)]
-    batches = [pairs.batches(32, seed=seed) for _ in range(2)]
+    batches = [pairs.batches(32, seed=seed, word_dropout=word_dropout) for _ in range(2)]
     plain = list(loop.steps_and_epochs(models[0], batches[0], phases, **settings))
     quick = list(fast.steps_and_epochs(models[1], batches[1], phases, **settings))
     assert [type(event) for event in plain] == [type(event) for event in quick]
@@ -66,6 +66,11 @@ def test_it_reduces_and_clips_as_the_plain_loop_does(pairs, reduction, clip):
 )
 def test_every_model_walks_alike(pairs, design):
     assert_same_walk(pairs, design=design)
+
+
+@pytest.mark.parametrize("design", [{}, {"pooling": "mean"}])
+def test_both_loops_leave_out_the_same_words(pairs, design):
+    assert_same_walk(pairs, design=design, word_dropout=0.3)
 
 
 @pytest.mark.parametrize("masked", [True, False])
@@ -126,14 +131,16 @@ def test_a_step_may_stand_for_several_batches(pairs):
     assert epoch.loss == pytest.approx(total / len(pairs), rel=1e-5)
 
 
-def test_a_resumed_walk_ends_with_the_same_weights(pairs):
+@pytest.mark.parametrize("word_dropout", [0.0, 0.3])
+def test_a_resumed_walk_ends_with_the_same_weights(pairs, word_dropout):
     whole, halves = small_model(), small_model()
-    list(fast.steps_and_epochs(whole, pairs.batches(32), CURRICULUM))
+    batches_of = partial(pairs.batches, 32, word_dropout=word_dropout)
+    list(fast.steps_and_epochs(whole, batches_of(), CURRICULUM))
     optimizer = adam(halves)
-    events = fast.steps_and_epochs(halves, pairs.batches(32), CURRICULUM, optimizer=optimizer)
+    events = fast.steps_and_epochs(halves, batches_of(), CURRICULUM, optimizer=optimizer)
     assert next(event.number for event in events if isinstance(event, Epoch)) == 1
     events.close()
-    batches = pairs.batches(32)
+    batches = batches_of()
     batches.epoch = 1
     rest = fast.steps_and_epochs(halves, batches, CURRICULUM, optimizer=optimizer, epochs_done=1)
     assert [event.number for event in rest if isinstance(event, Epoch)] == [2, 3]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from vsepp.data.ahead import made_ahead
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.crops import RANDOM_CROPS, Crop, draws
 from vsepp.data.decoded import IN_MEMORY, DecodedPictures
+from vsepp.data.dropped_words import WordDropout
 from vsepp.data.features import features_of
 from vsepp.data.gallery import Gallery
 from vsepp.data.pictures import View
@@ -49,6 +50,7 @@ class Pairs:
         self.pictures: DecodedPictures | Gallery = DecodedPictures(items, self.view, memory)
         stored = features_of(items)
         self.features = None if stored is None else torch.from_numpy(stored)  # (N, D_phi)
+        self.unknown_word = vocabulary.unknown
         captions = [caption for item in items for caption in item.captions]
         self.words = [np.asarray(ids, dtype=np.int64) for ids in vocabulary.encode(captions)]
         self.image_of_caption = np.repeat(np.arange(len(items)), [len(i.captions) for i in items])
@@ -76,9 +78,11 @@ class Pairs:
         pairs.pictures = Gallery.of(self.pictures, device)
         return pairs
 
-    def batches(self, size: int = 128, crop: Crop = "center", seed: int = 0) -> "Batches":
+    def batches(
+        self, size: int = 128, crop: Crop = "center", seed: int = 0, word_dropout: float = 0.0
+    ) -> "Batches":
         """Shuffled batches of pairs; every pass over them is a new epoch in a new order."""
-        return Batches(self, size, crop, seed)
+        return Batches(self, size, crop, seed, word_dropout)
 
     def image_batches(self, size: int = 128) -> Iterator[Tensor]:
         """Every picture once, in order, as pixels or as features."""
@@ -115,21 +119,32 @@ class Pairs:
 class Batches:
     """Random batches of one size; the last one of an epoch may be smaller."""
 
-    def __init__(self, pairs: Pairs, size: int, crop: Crop, seed: int) -> None:
+    def __init__(
+        self, pairs: Pairs, size: int, crop: Crop, seed: int, word_dropout: float = 0.0
+    ) -> None:
         self.pairs = pairs
         self.size = size
         self.crop = crop
         self.seed = seed
+        self.word_dropout = word_dropout  # the chance of a word to be taken for an unknown one
         self.epoch = 0  # passes begun so far
 
     def __len__(self) -> int:
         return -(-len(self.pairs) // self.size)
 
     def __iter__(self) -> Iterator[Batch]:
-        order, drawn = self.order(), self.draws()
+        order, drawn, dropout = self.order(), self.draws(), self.dropout()
         self.epoch += 1
         numbers = np.split(order, range(self.size, len(order), self.size))
-        yield from made_ahead(numbers, lambda chosen: self.pairs.batch(chosen, self.crop, drawn))
+
+        def batch(chosen: np.ndarray) -> Batch:
+            whole = self.pairs.batch(chosen, self.crop, drawn)
+            if dropout is None:
+                return whole
+            words = dropout(whole.words, whole.lengths, torch.from_numpy(chosen))
+            return replace(whole, words=words)
+
+        yield from made_ahead(numbers, batch)
 
     def order(self) -> np.ndarray:
         """The caption numbers of the next epoch, batch after batch."""
@@ -140,6 +155,13 @@ class Batches:
         if self.crop not in RANDOM_CROPS or self.pairs.features is not None:
             return None
         return draws(self.crop, len(self.pairs), (self.seed, self.epoch, 1))
+
+    def dropout(self) -> WordDropout | None:
+        """Which words the next epoch leaves out, where it does."""
+        if self.word_dropout == 0:
+            return None
+        seeds = (self.seed, self.epoch, 2)
+        return WordDropout.of_epoch(self.word_dropout, self.pairs.unknown_word, seeds)
 
 
 def padded(words: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:

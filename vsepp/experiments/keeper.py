@@ -1,6 +1,7 @@
 """Keeps what a run must not lose: the best snapshot, and all that it needs to go on."""
 
 import json
+import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ class Run:
 
 
 class Keeper:
-    """Writes the snapshot of the best epoch, and after every epoch the state of the run."""
+    """Writes the snapshot of the best epoch and, every now and then, the state of the run."""
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class Keeper:
         self.average = average
         self.into = into
         self.best: Run | None = None
+        self._next_state = 0.0
 
     def go_back(self) -> int:
         """Put everything to where a killed run had it; the number of epochs that it has done."""
@@ -71,6 +73,8 @@ class Keeper:
             with self.model_to_keep():
                 self._snapshot(self.best).save(self.into, graphs=False)
         assert self.best is not None
+        if time.monotonic() < self._next_state:
+            return
         facts = {
             "recipe": json.dumps(self.recipe.as_dict()),
             "num_pairs": len(self.setup.learned),
@@ -79,6 +83,7 @@ class Keeper:
             "best": self.best.validation.as_dict(),
         }
         save_state(self.into / STATE, self.setup.model, self.optimizer, facts, self.average)
+        self._next_state = time.monotonic() + self.recipe.save_every
 
     def add_graphs(self) -> None:
         """They take seconds to make, so only the snapshot that is kept gets them."""

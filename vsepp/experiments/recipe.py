@@ -39,6 +39,8 @@ class ModelKeys(Design):
     weights: str = "none"  # none, timm (downloads) or a file
     finetune: bool = False  # train the backbone, too
     fixed_statistics: bool = False  # of its batch norms, and no dropout in it, while it is trained
+    word_vectors: str = ""  # a file in the form of GloVe or fastText for words to begin with
+    word_dropout: float = 0.0  # the chance of a training word to be taken for an unknown one
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ class Recipe:
     seed: int = 0
     seeds: int = 1  # so many runs, from `seed` on
     protocol: str = "full"  # of the test
+    save_every: float = 20.0  # seconds that a killed run may lose, beside its unfinished epoch
     graphs: bool = True  # ONNX graphs beside the weights, for use without torch
     fidelity: Literal["release", "paper"] = "release"  # to the code that was run, or to the text
     expect: Expectation | None = None
@@ -198,8 +201,8 @@ def _check(recipe: Recipe) -> None:
             "loss.nested takes widths below model.dim.",
         ),
         (
-            not (recipe.chunk_size and (recipe.loss.nested or recipe.loss.teacher)),
-            "Batches in chunks learn neither nested vectors nor from a teacher: set chunk_size=0.",
+            not (recipe.chunk_size and recipe.loss.nested),
+            "Batches in chunks learn no nested vectors: set chunk_size=0 or loss.nested=[].",
         ),
         (0 <= recipe.data.wrong_captions <= 1, "data.wrong_captions takes 0 to 1."),
         (0 <= recipe.averaging < 1, "averaging takes 0 to just below 1."),
@@ -231,6 +234,11 @@ def _check(recipe: Recipe) -> None:
             recipe.trains_nothing or recipe.model.backbone != "small" or recipe.model.finetune,
             "The backbone small starts from scratch and must learn: set model.finetune=true.",
         ),
+        (
+            not (recipe.model.word_vectors and recipe.start_from),
+            "Words of start_from have been learned already: leave model.word_vectors empty.",
+        ),
+        (0 <= recipe.model.word_dropout < 1, "model.word_dropout takes 0 to less than 1."),
         (
             recipe.model.caption_encoder == "gru"
             or (not recipe.model.bidirectional and recipe.model.pooling == "last"),

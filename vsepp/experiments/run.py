@@ -6,7 +6,6 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from vsepp.data.captioned import CaptionedImages
@@ -24,7 +23,6 @@ from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
 from vsepp.experiments.setup import Setup, set_up
 from vsepp.training import fast, loop
 from vsepp.training.average import RunningAverage
-from vsepp.training.lessons import Teacher
 from vsepp.training.loop import Epoch, Phase, Step, adam
 
 
@@ -42,7 +40,9 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
     device = best_device()
     prepare(device)
     setup = set_up(recipe, data, device)
-    batches = setup.learned.batches(recipe.batch_size, recipe.data.crop, recipe.seed)
+    batches = setup.learned.batches(
+        recipe.batch_size, recipe.data.crop, recipe.seed, recipe.model.word_dropout
+    )
     optimizer = adam(setup.model, recipe.net_share)
     average = RunningAverage(setup.model, recipe.averaging) if recipe.averaging else None
     notes = {"data": data.name, "left_out": len(data.left_out)}
@@ -97,8 +97,8 @@ def _follow(
                 continue
             with keeper.model_to_keep():
                 images, captions = embed(setup.model, setup.validation)
-            health.look(event, num_steps, images, captions)
             result = Retrieval.from_vectors(images, captions, owners, setup.model.similarity)
+            health.look(event, num_steps, images, captions, result.rsum)
             is_best = keeper.is_best(result)
             ways = setup.model.similarity, recipe.loss.margin, recipe.batch_size
             seen = behaviour(images, captions, owners, *ways)
@@ -111,29 +111,11 @@ def walk_for(
     recipe: Recipe, setup: Setup, device: torch.device
 ) -> Callable[..., Iterator[Step | Epoch]]:
     """The fast loop; the plain one where a net learns on a CPU, or where batches come in chunks."""
-    teacher = _teacher(recipe.loss, setup, device)
-    has_lessons = bool(recipe.loss.nested or teacher)
     if recipe.chunk_size:
         return partial(loop.steps_and_epochs, chunk_size=recipe.chunk_size)
-    if setup.learns_a_net and device.type == "cpu" and not has_lessons:
+    if setup.learns_a_net and device.type == "cpu" and not recipe.loss.nested:
         return loop.steps_and_epochs  # its time is the net's
-    lessons = partial(fast.steps_and_epochs, nested=recipe.loss.nested, teacher=teacher)
-    return partial(lessons, precision=recipe.precision)
-
-
-def _teacher(keys: LossKeys, setup: Setup, device: torch.device) -> Teacher | None:
-    if not keys.teacher:
-        return None
-    try:
-        vectors = np.load(Path(keys.teacher).expanduser(), allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise WrongRequest(f"loss.teacher: {keys.teacher} cannot be read: {error}") from error
-    if vectors.ndim != 2 or len(vectors) != len(setup.learned):
-        raise WrongRequest(
-            f"loss.teacher: {keys.teacher} has the shape {vectors.shape}; "
-            f"expected a row for each of {len(setup.learned):,} training captions."
-        )
-    return Teacher(torch.from_numpy(vectors).to(device), keys.teacher_weight)
+    return partial(fast.steps_and_epochs, nested=recipe.loss.nested, precision=recipe.precision)
 
 
 def _phase(keys: PhaseKeys, settings: LossKeys) -> Phase:

@@ -15,6 +15,7 @@ from vsepp.encoders.architecture import CONFIG, FEATURES, Architecture, Design
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
+from vsepp.experiments.first_words import begin_with
 from vsepp.experiments.fitting import (
     check_that_features_fit,
     has_features,
@@ -66,11 +67,11 @@ def _fresh_or_further(
         captions = (caption for item in items for caption in item.captions)
         vocabulary = Vocabulary.learn(captions, recipe.data.min_count)
         architecture = architecture_of(recipe, data, len(vocabulary))
-        return (
-            vocabulary,
-            architecture,
-            JointEmbedding.build(architecture, keys.weights, keys.finetune, keys.fixed_statistics),
-        )
+        backbone_keys = keys.weights, keys.finetune, keys.fixed_statistics
+        model = JointEmbedding.build(architecture, *backbone_keys)
+        if keys.word_vectors:
+            begin_with(keys.word_vectors, model.caption_encoder.words, vocabulary)
+        return vocabulary, architecture, model
     before = _snapshot_to_start_from(recipe)
     architecture = architecture_of(recipe, data, len(before.vocabulary))
     model = JointEmbedding.build(architecture, "none", keys.finetune, keys.fixed_statistics)

@@ -24,9 +24,9 @@ from vsepp.encoders.joint import JointEmbedding
 from vsepp.training.average import RunningAverage
 from vsepp.training.fast_captions import Captions, captions_for
 from vsepp.training.gradients import Reduction
-from vsepp.training.lessons import Teacher, shortened
 from vsepp.training.loop import Epoch, Phase, Step, adam, set_rate, trained_parameters
 from vsepp.training.material import Material, material_for
+from vsepp.training.nested import shortened
 from vsepp.training.slopes import slope_of
 from vsepp.training.updates import update_for
 
@@ -45,14 +45,13 @@ def steps_and_epochs(
     epochs_done: int = 0,
     average: RunningAverage | None = None,
     nested: Sequence[int] = (),
-    teacher: Teacher | None = None,
     precision: Precision = "bf16",
     batches_per_step: int | None = None,
 ) -> Iterator[Step | Epoch]:
     """The walk of `loop.steps_and_epochs`; a Step may stand for several batches in a row.
 
     Its `num_pairs` and `loss` are then those of all pairs since the last Step. The vectors' first
-    numbers, so many as `nested` says, have the same loss as all of them; a `teacher` has its own.
+    numbers, as many as `nested` says, have the same loss as all of them.
     """
     device = device or trained_parameters(model)[0].device
     learns_a_net = model.image_encoder.finetune and batches.pairs.features is None
@@ -60,7 +59,7 @@ def steps_and_epochs(
     per_step = batches_per_step or (1 if learns_a_net else captions.batches_per_step)
     data = _Data(batches, material_for(model.image_encoder, batches, per_step, device), device)
     worker = _Worker(model, data, captions, optimizer or adam(model), precision, gradient_clip)
-    worker.average, worker.nested, worker.teacher = average, nested, teacher
+    worker.average, worker.nested = average, nested
     number, last = 0, sum(phase.epochs for phase in phases)
     order = data.shuffled()
     for place, phase in enumerate(phases):
@@ -94,10 +93,9 @@ class _Data:
             words.int().to(device),
             lengths.int().to(device),
             torch.from_numpy(pairs.image_of_caption).to(device),
-            torch.arange(len(pairs), device=device),
         )
         # One row per batch, so that a number on the device is enough to take one.
-        self.words, self.lengths, self.images, self.numbers = (
+        self.words, self.lengths, self.images = (
             column.new_zeros(len(batches), self.size, *column.shape[1:]) for column in self._columns
         )
 
@@ -115,9 +113,14 @@ class _Data:
     def lay_out(self, order: np.ndarray) -> list[np.ndarray]:
         """Put an epoch's pairs in place; returns the lengths of the batches, whole ones and the rest."""
         numbers = torch.from_numpy(order).to(self.device)
-        laid_out_columns = self.words, self.lengths, self.images, self.numbers
+        laid_out_columns = self.words, self.lengths, self.images
         for column, laid_out in zip(self._columns, laid_out_columns, strict=True):
             laid_out.flatten(0, 1)[: len(numbers)] = column[numbers]
+        if dropout := self.batches.dropout():
+            words, lengths = (
+                part.flatten(0, 1)[: len(numbers)] for part in (self.words, self.lengths)
+            )
+            words[:] = dropout(words, lengths, numbers)
         return self._whole_and_rest(self._lengths[order])
 
     def _whole_and_rest(self, numbers: np.ndarray) -> list[np.ndarray]:
@@ -145,7 +148,6 @@ class _Worker:
         self.rate, self.recent, self.total, self.aside = torch.zeros(4, device=device).unbind()
         self.average: RunningAverage | None = None
         self.nested: Sequence[int] = ()
-        self.teacher: Teacher | None = None
         self.lane, self.image_lane = Lane(device, urgent=True), Lane(device)
         image_weights = trained_parameters(model.image_encoder)
         self.update = update_for(
@@ -220,22 +222,18 @@ class _Worker:
             batch += 1
         caption_vectors = self.captions.finish(captions)
         self.image_lane.join()
-        numbers = data.numbers.index_select(0, batch - 1)[0, :size] if self.teacher else None
-        pulls = list(self._pulls(image_vectors, caption_vectors, images, numbers))
+        pulls = list(self._pulls(image_vectors, caption_vectors, images))
         self.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward([pull[0] for pull in pulls], [pull[1] for pull in pulls])
         self.update.begin()
 
     def _pulls(
-        self, images: Tensor, captions: Tensor, image_ids: Tensor, numbers: Tensor | None
+        self, images: Tensor, captions: Tensor, image_ids: Tensor
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """What is to be followed back to the weights, and how steep it is."""
+        """Scores to be followed back to the weights, and how steep the loss is at each."""
         masked = image_ids if self.mask_same_image else None
         scores = self.model.similarity(images, captions)
         yield scores, self.slope(scores.detach(), self.recent, masked)
         for width in self.nested:
             scores = self.model.similarity(shortened(images, width), shortened(captions, width))
             yield scores, self.slope(scores.detach(), self.aside, masked)
-        if self.teacher is not None and numbers is not None:
-            loss = self.teacher.loss(images, captions, numbers)
-            yield loss, torch.ones_like(loss)
