@@ -100,6 +100,7 @@ class Recipe:
     seeds: int = 1  # so many runs, from `seed` on
     protocol: str = "full"  # of the test
     graphs: bool = True  # ONNX graphs beside the weights, for use without torch
+    half: bool = False  # store the weights that are kept in half precision
     fidelity: Literal["release", "paper"] = "release"  # to the code that was run, or to the text
     expect: Expectation | None = None
 
