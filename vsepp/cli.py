@@ -233,6 +233,22 @@ def import_(
 
 
 @verb
+def shorten(
+    snapshot: Annotated[Path, typer.Argument(help="A folder that vsepp train made.")],
+    data: Data,
+    dim: Annotated[int, typer.Option(help="Numbers of a vector that are kept.")],
+    into: Annotated[Path, typer.Option(help="Where the shorter snapshot goes.")],
+    half: Annotated[bool, typer.Option("--half", help="Store weights in 16 bits.")] = False,
+) -> None:
+    """The same model with shorter vectors: a smaller, faster collection at nearly the same recall."""
+    from vsepp.experiments.opening import open_checked
+    from vsepp.experiments.shortening import shorten as shorten_snapshot
+
+    before, after = shorten_snapshot(snapshot, open_checked(data, "stop"), dim, into, half)
+    _say(f"rsum {before.rsum:.1f} before and {after.rsum:.1f} with {dim} dimensions, on val.")
+
+
+@verb
 def embed(
     snapshot: Annotated[Path, typer.Argument(help="A folder that vsepp train made.")],
     into: Annotated[Path, typer.Option(help="FILE.npy; the names of its rows go to FILE.json.")],
