@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from dataclasses import asdict
 from pathlib import Path
 
+from vsepp.encoders.architecture import CONFIG
 from vsepp.errors import WrongRequest
 from vsepp.search.embedder import IN_THE_BOX, Embedder
 from vsepp.search.photos import Model
@@ -35,7 +35,7 @@ def check_model(embedder: Embedder, expected: Model, collection: Path) -> None:
 def find_model(expected: Model, collection: Path) -> Embedder:
     """The model that a collection was made with: where it was then, or in the box."""
     for folder in (expected.folder, IN_THE_BOX):
-        if (folder / "config.json").is_file():
+        if (folder / CONFIG).is_file():
             embedder = Embedder(folder)
             if _identity(embedder) == expected.identity:
                 return embedder
@@ -48,7 +48,9 @@ def find_model(expected: Model, collection: Path) -> Embedder:
 
 def _identity(embedder: Embedder) -> str:
     digest = hashlib.sha256()
-    digest.update(json.dumps(asdict(embedder.architecture), sort_keys=True).encode())
+    # As it was written: a key that a later vsepp adds does not make it another model.
+    config = json.loads((embedder.folder / CONFIG).read_text(encoding="utf-8"))
+    digest.update(json.dumps(config["architecture"], sort_keys=True).encode())
     for name in DECISIVE:
         with (embedder.folder / name).open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
