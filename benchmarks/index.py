@@ -22,10 +22,8 @@ from PIL import Image
 from records import write_record
 
 import vsepp
-from vsepp.data.pictures import open_picture, shrink
 
 ROUNDS, PER_ROUND, DISTINCT = 5, 1_000, 50
-Pictures = list[Image.Image]
 
 
 def main() -> None:
@@ -68,10 +66,9 @@ def measure(model: vsepp.Embedder, photos: Path, file: Path) -> dict[str, Any]:
 def decode_and_net(model: vsepp.Embedder, folder: Path) -> float:
     """Seconds to decode a folder on all cores, plus seconds to embed the pictures on all cores."""
     files = sorted(folder.iterdir())
-    side = int(model.architecture["resize"])
     started = time.perf_counter()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        pictures = list(pool.map(lambda file: shrink(open_picture(file, side), side), files))
+        pictures = list(pool.map(model.architecture.view.resized, files))
     model.embed_images(pictures)
     return time.perf_counter() - started
 

@@ -76,10 +76,10 @@ def _read_ahead(
     files: Sequence[File], photos: Photos, embedder: Embedder
 ) -> Iterator[list[Read | Broken]]:
     """Batches of files, read and decoded in threads while the net is busy."""
-    short_side = embedder.architecture.resize
+    view = embedder.architecture.view
     batches = [files[start : start + BATCH] for start in range(0, len(files), BATCH)]
     return made_ahead(
-        batches, lambda batch: [read(file, short_side, photos.of_content) for file in batch]
+        batches, lambda batch: [read(file, view, photos.of_content) for file in batch]
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from vsepp.data.pictures import open_picture, shrink
+from vsepp.data.pictures import View
 from vsepp.search.photos import Embedded, Photo
 from vsepp.search.walk import Broken, File
 
@@ -34,19 +34,13 @@ class _Opened:
         return self.picture
 
 
-def read(
-    file: File, short_side: int, of_content: Callable[[bytes], Embedded | None]
-) -> Read | Broken:
+def read(file: File, view: View, of_content: Callable[[bytes], Embedded | None]) -> Read | Broken:
     """Everything that `add` wants of a file; a broken one is told, whatever is wrong with it."""
     try:
         data = Path(file.path).read_bytes()
         with Image.open(BytesIO(data)) as picture:
             photo = _described(file, data, picture)
-            made = of_content(photo.content)
-            if made is None:
-                upright = open_picture(_Opened(picture), short_side)
-                return Read(photo, shrink(upright, short_side))
-            return Read(photo, made)
+            return Read(photo, of_content(photo.content) or view.resized(_Opened(picture)))
     except UnidentifiedImageError:
         return Broken(file.path, "not a picture in a format that can be read")
     except Exception as error:  # a broken file makes decoders raise all sorts of things
