@@ -2,18 +2,24 @@
 
 import hashlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from io import BytesIO
 from pathlib import Path
+from threading import Lock
 
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from vsepp.data.pictures import View
 from vsepp.search.photos import Embedded, Photo
+from vsepp.search.suspects import FORMATS, decoded_pixels, open_header
 from vsepp.search.walk import Broken, File
 
 SIDEWAYS = (5, 6, 7, 8)  # orientations in which width and height change places
+MOST_BYTES = 400_000_000  # of a file: it is read as a whole
+LARGE = 24_000_000  # pixels: such pictures are decoded one by one, however many threads there are
+
+_one_by_one = Lock()
 
 
 @dataclass(frozen=True)
@@ -37,14 +43,23 @@ class _Opened:
 def read(file: File, view: View, of_content: Callable[[bytes], Embedded | None]) -> Read | Broken:
     """Everything that `add` wants of a file; a broken one is told, whatever is wrong with it."""
     try:
+        _check_bytes(file)
         data = Path(file.path).read_bytes()
-        with Image.open(BytesIO(data)) as picture:
-            photo = _described(file, data, picture)
-            return Read(photo, of_content(photo.content) or view.resized(_Opened(picture)))
+        with open_header(data) as picture:
+            size = picture.size
+            pixels = decoded_pixels(picture, view.resize)  # for its EXIF, a PNG is decoded
+            with _one_by_one if pixels > LARGE else nullcontext():
+                photo = _described(file, data, picture.getexif(), size)
+                return Read(photo, of_content(photo.content) or view.resized(_Opened(picture)))
     except UnidentifiedImageError:
-        return Broken(file.path, "not a picture in a format that can be read")
+        return Broken(file.path, f"not a picture in a format that is read ({', '.join(FORMATS)})")
     except Exception as error:  # a broken file makes decoders raise all sorts of things
         return Broken(file.path, _reason(error.__cause__ or error))
+
+
+def _check_bytes(file: File) -> None:
+    if file.size > MOST_BYTES:
+        raise OSError(f"{file.size / 1e6:,.0f} MB, and at most {MOST_BYTES / 1e6:g} are read")
 
 
 def _reason(error: BaseException) -> str:
@@ -53,9 +68,8 @@ def _reason(error: BaseException) -> str:
     return f"damaged ({type(error).__name__}: {error})"
 
 
-def _described(file: File, data: bytes, picture: Image.Image) -> Photo:
-    exif = picture.getexif()
-    width, height = picture.size
+def _described(file: File, data: bytes, exif: Image.Exif, size: tuple[int, int]) -> Photo:
+    width, height = size
     if exif.get(ExifTags.Base.Orientation) in SIDEWAYS:
         width, height = height, width
     content = hashlib.blake2b(data, digest_size=16).digest()
