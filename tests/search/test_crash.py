@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import vsepp
-from vsepp.search.photos import Photos, exists
+from vsepp.search.photos import Photos
+from vsepp.search.sqlite_file import exists
 
 pytestmark = pytest.mark.slow
 

@@ -33,7 +33,7 @@ def bomb(path, side):
 
 def read_one(path):
     (file,) = files_below(path)
-    return read(file, VIEW, lambda content: None)
+    return read(file, VIEW, lambda photo: None)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_large_jpeg_is_read_at_a_fraction_of_its_size(tmp_path):
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path):
     file = File(str(tmp_path / "not-even-there.tif"), MOST_BYTES + 1, 1)
-    assert "400 MB, and at most 400 are read" in read(file, VIEW, lambda content: None).reason
+    assert "400 MB, and at most 400 are read" in read(file, VIEW, lambda photo: None).reason
 
 
 def test_a_photo_of_a_search_is_a_suspect_as_well(collection, tmp_path):

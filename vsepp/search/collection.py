@@ -23,9 +23,10 @@ from vsepp.search.identity import check_model, find_model, model_of
 from vsepp.search.index import Hit, Index
 from vsepp.search.large import index_of, keep_graph, named_index_of
 from vsepp.search.live import LiveIndex
-from vsepp.search.photos import Photo, Photos, exists
+from vsepp.search.photos import Photo, Photos
 from vsepp.search.query import Query, understood
 from vsepp.search.similarity import Vectors
+from vsepp.search.sqlite_file import exists
 from vsepp.search.suspects import Suspect
 from vsepp.search.where import Where
 
@@ -87,6 +88,10 @@ class Collection:
         """What is known of a photo, or None where there is none with this key."""
         number = _number(key)
         return None if number is None else self._photos.photo(number)
+
+    def folders(self) -> dict[Path, int]:
+        """Every folder with photos in it, and how many there are: those of its folders apart."""
+        return {Path(folder): photos for folder, photos in self._photos.folders().items()}
 
     # ---- adding -----------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -40,7 +40,7 @@ class _Opened:
         return self.picture
 
 
-def read(file: File, view: View, of_content: Callable[[bytes], Embedded | None]) -> Read | Broken:
+def read(file: File, view: View, made_before: Callable[[Photo], Embedded | None]) -> Read | Broken:
     """Everything that `add` wants of a file; a broken one is told, whatever is wrong with it."""
     try:
         _check_bytes(file)
@@ -50,7 +50,7 @@ def read(file: File, view: View, of_content: Callable[[bytes], Embedded | None])
             pixels = decoded_pixels(picture, view.resize)  # for its EXIF, a PNG is decoded
             with _one_by_one if pixels > LARGE else nullcontext():
                 photo = _described(file, data, picture.getexif(), size)
-                return Read(photo, of_content(photo.content) or view.resized(_Opened(picture)))
+                return Read(photo, made_before(photo) or view.resized(_Opened(picture)))
     except UnidentifiedImageError:
         return Broken(file.path, f"not a picture in a format that is read ({', '.join(FORMATS)})")
     except Exception as error:  # a broken file makes decoders raise all sorts of things
@@ -72,7 +72,7 @@ def _described(file: File, data: bytes, exif: Image.Exif, size: tuple[int, int])
     width, height = size
     if exif.get(ExifTags.Base.Orientation) in SIDEWAYS:
         width, height = height, width
-    content = hashlib.blake2b(data, digest_size=16).digest()
+    content = hashlib.sha256(data).digest()[:16]  # the fastest there is where processors help
     taken = _taken(exif) or datetime.fromtimestamp(file.modified / 1e9)
     return Photo(
         Path(file.path),
@@ -93,8 +93,7 @@ def _taken(exif: Image.Exif) -> datetime | None:
         details.get(ExifTags.Base.DateTimeDigitized),
         exif.get(ExifTags.Base.DateTime),
     ):
-        try:
-            return datetime.strptime(str(written).strip("\0 "), "%Y:%m:%d %H:%M:%S")
-        except ValueError:
-            continue
+        if written:
+            with suppress(ValueError):
+                return datetime.strptime(str(written).strip("\0 "), "%Y:%m:%d %H:%M:%S")
     return None
