@@ -89,9 +89,9 @@ class Collection:
         number = _number(key)
         return None if number is None else self._photos.photo(number)
 
-    def folders(self) -> dict[Path, int]:
+    def folders(self) -> dict[str, int]:
         """Every folder with photos in it, and how many there are: those of its folders apart."""
-        return {Path(folder): photos for folder, photos in self._photos.folders().items()}
+        return self._photos.folders()
 
     # ---- adding -----------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -163,15 +164,15 @@ class Photos:
 
     def newest(self, where: Where, count: int) -> list[tuple[int, Path]]:
         """The photos that a filter lets through, the last taken first."""
+        accepts = cache(lambda folder: where.accepts_folder(os.fsdecode(folder)))  # many share one
         with self._connection() as connection:
             rows = connection.execute(
                 "SELECT number, path FROM photos WHERE taken >= ? AND taken < ? "
                 "ORDER BY taken DESC, number DESC",
                 (where.after or "", where.before or "9999"),
             )
-            found = ((number, Path(os.fsdecode(path))) for number, path in rows)
-            accepted = (item for item in found if where.accepts_folder(str(item[1].parent)))
-            return list(islice(accepted, count))
+            accepted = (row for row in rows if accepts(folder_of(row[1])))
+            return [(n, Path(os.fsdecode(path))) for n, path in islice(accepted, count)]
 
     def folders(self) -> dict[str, int]:
         """Every folder with photos in it, and how many there are: those of its folders apart."""

@@ -38,7 +38,7 @@ class Folders:
             counts = Counter(self._collection.folders())
             root = Path(commonpath(counts)) if counts else Path()
             most = sorted(
-                (_below(root, folder), count) for folder, count in counts.most_common(MOST)
+                (_below(root, Path(folder)), count) for folder, count in counts.most_common(MOST)
             )
             self._root, self._counts = root, most
             # a collection that is empty yet is looked at again at once
