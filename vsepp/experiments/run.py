@@ -1,7 +1,7 @@
 """The one place where learning is wired together: recipe + data -> the best snapshot."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,9 @@ from vsepp.experiments.keeper import Keeper, Run, has_something_to_resume
 from vsepp.experiments.progress import TrainingProgress
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
 from vsepp.experiments.setup import Setup, set_up
-from vsepp.training.loop import Epoch, Phase, Step, adam, steps_and_epochs
+from vsepp.training import fast, loop
+from vsepp.training.average import RunningAverage
+from vsepp.training.loop import Epoch, Phase, Step, adam
 
 
 def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False) -> Run:
@@ -38,12 +40,15 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
     device = best_device()
     prepare(device)
     setup = set_up(recipe, data, device)
-    batches = setup.learned.batches(recipe.batch_size, recipe.data.crop, recipe.seed)
-    optimizer = adam(setup.model)
+    batches = setup.learned.batches(
+        recipe.batch_size, recipe.data.crop, recipe.seed, recipe.model.word_dropout
+    )
+    optimizer = adam(setup.model, recipe.net_share)
+    average = RunningAverage(setup.model, recipe.averaging) if recipe.averaging else None
     notes = {"data": data.name, "left_out": len(data.left_out)}
-    keeper = Keeper(recipe, notes, setup, optimizer, into)
+    keeper = Keeper(recipe, notes, setup, optimizer, average, into)
     batches.epoch = keeper.go_back() if resumes else 0
-    events = steps_and_epochs(
+    events = walk_for(recipe, setup, device)(
         setup.model,
         batches,
         phases,
@@ -53,6 +58,7 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
         device=device,
         optimizer=optimizer,
         epochs_done=batches.epoch,
+        average=average,
     )
     try:
         _follow(events, recipe, setup, keeper, batches.epoch, len(batches))
@@ -79,7 +85,7 @@ def _follow(
     best = keeper.best.validation.rsum if keeper.best else 0.0
     owners = torch.from_numpy(setup.validation.image_of_caption)
     with (
-        Journal(keeper.into, epochs_done) as journal,
+        Journal(keeper.into, recipe.batch_size, epochs_done) as journal,
         TrainingProgress(
             recipe.name, num_epochs, len(setup.learned), epochs_done, best
         ) as progress,
@@ -89,9 +95,10 @@ def _follow(
                 progress.step(event)
                 journal.step(event)
                 continue
-            images, captions = embed(setup.model, setup.validation)
-            health.look(event, num_steps, images, captions)
+            with keeper.model_to_keep():
+                images, captions = embed(setup.model, setup.validation)
             result = Retrieval.from_vectors(images, captions, owners, setup.model.similarity)
+            health.look(event, num_steps, images, captions, result.rsum)
             is_best = keeper.is_best(result)
             ways = setup.model.similarity, recipe.loss.margin, recipe.batch_size
             seen = behaviour(images, captions, owners, *ways)
@@ -100,10 +107,22 @@ def _follow(
             keeper.keep(event, result)
 
 
+def walk_for(
+    recipe: Recipe, setup: Setup, device: torch.device
+) -> Callable[..., Iterator[Step | Epoch]]:
+    """The fast loop; the plain one where a net learns on a CPU, or where batches come in chunks."""
+    if recipe.chunk_size:
+        return partial(loop.steps_and_epochs, chunk_size=recipe.chunk_size)
+    if setup.learns_a_net and device.type == "cpu" and not recipe.loss.nested:
+        return loop.steps_and_epochs  # its time is the net's
+    return partial(fast.steps_and_epochs, nested=recipe.loss.nested, precision=recipe.precision)
+
+
 def _phase(keys: PhaseKeys, settings: LossKeys) -> Phase:
     if keys.loss not in LOSSES:
         raise WrongRequest(f"There is no loss {keys.loss!r}. Known: {', '.join(LOSSES)}.")
     loss = LOSSES[keys.loss]
     # Each loss takes the keys that it has a parameter for.
     taken = {k: v for k, v in asdict(settings).items() if k in inspect.signature(loss).parameters}
-    return Phase(keys.epochs, keys.learning_rate, partial(loss, **taken))
+    course = keys.learning_rate, partial(loss, **taken), keys.schedule, keys.warm_up
+    return Phase(keys.epochs, *course)

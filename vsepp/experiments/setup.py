@@ -8,11 +8,14 @@ import torch
 
 from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImage, CaptionedImages
+from vsepp.data.label_errors import with_wrong_captions
 from vsepp.data.tokens import Vocabulary
+from vsepp.devices import free_memory
 from vsepp.encoders.architecture import CONFIG, FEATURES, Architecture, Design
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
+from vsepp.experiments.first_words import begin_with
 from vsepp.experiments.fitting import (
     check_that_features_fit,
     has_features,
@@ -31,10 +34,16 @@ class Setup:
     learned: Pairs
     validation: Pairs
 
+    @property
+    def learns_a_net(self) -> bool:
+        return self.model.image_encoder.finetune and self.learned.features is None
+
 
 def set_up(recipe: Recipe, data: CaptionedImages, device: torch.device) -> Setup:
     data = data.with_captions(recipe.data.captions)
     items = [item for split in recipe.data.train for item in data.split(split)]
+    if recipe.data.wrong_captions:
+        items = with_wrong_captions(items, recipe.data.wrong_captions, recipe.seed)
     held_out = data.split(recipe.data.validate)[: recipe.data.validate_images or None]
     vocabulary, architecture, model = _fresh_or_further(recipe, data, items)
     check_that_features_fit(architecture, model, data)
@@ -44,6 +53,8 @@ def set_up(recipe: Recipe, data: CaptionedImages, device: torch.device) -> Setup
         validation = with_features(model, validation)
         if not recipe.crops_at_random:
             learned = with_features(model, learned)
+    learned, validation = (_near(device, part) for part in (learned, validation))
+    model.image_encoder.learn_quickly(recipe.precision, recipe.compiled)
     return Setup(model, vocabulary, architecture, learned, validation)
 
 
@@ -56,11 +67,11 @@ def _fresh_or_further(
         captions = (caption for item in items for caption in item.captions)
         vocabulary = Vocabulary.learn(captions, recipe.data.min_count)
         architecture = architecture_of(recipe, data, len(vocabulary))
-        return (
-            vocabulary,
-            architecture,
-            JointEmbedding.build(architecture, keys.weights, keys.finetune, keys.fixed_statistics),
-        )
+        backbone_keys = keys.weights, keys.finetune, keys.fixed_statistics
+        model = JointEmbedding.build(architecture, *backbone_keys)
+        if keys.word_vectors:
+            begin_with(keys.word_vectors, model.caption_encoder.words, vocabulary)
+        return vocabulary, architecture, model
     before = _snapshot_to_start_from(recipe)
     architecture = architecture_of(recipe, data, len(before.vocabulary))
     model = JointEmbedding.build(architecture, "none", keys.finetune, keys.fixed_statistics)
@@ -98,6 +109,14 @@ def _learns_from_features_alone(recipe: Recipe, data: CaptionedImages) -> bool:
         return True
     is_fixed = not recipe.model.finetune and not recipe.crops_at_random
     return has_features(data) and data.origin is None and is_fixed
+
+
+def _near(device: torch.device, pairs: Pairs) -> Pairs:
+    """Pictures that are needed in every epoch go to a GPU that has room for them."""
+    needed = pairs.features is None and pairs.view.crops == 1
+    if needed and device.type == "cuda" and pairs.bytes_of_pictures < 0.4 * free_memory(device):
+        return pairs.with_pictures_on(device)
+    return pairs
 
 
 @torch.no_grad()
