@@ -11,6 +11,12 @@ from vsepp.search.embedder import IN_THE_BOX, Embedder
 from vsepp.search.photos import Model
 
 DECISIVE = ("tokenizer.json", "model.safetensors")  # the graphs read their numbers from the latter
+# What was hashed in full before defaults were left out.
+FORMER_KEYS = (
+    *("backbone", "size", "resize", "square", "dim", "word_dim", "caption_encoder", "similarity"),
+    *("normalize_images", "normalize_features", "project_captions", "absolute", "num_words"),
+    "crops",
+)
 DEFAULTS = {field.name: field.default for field in fields(Architecture)}
 
 
@@ -54,10 +60,11 @@ def _identities(embedder: Embedder) -> list[str]:
     # A key at its default says nothing: one that a later vsepp adds does not make another model.
     said = {key: value for key, value in plan.items() if value != DEFAULTS[key]}
     as_written = json.loads((embedder.folder / CONFIG).read_text(encoding="utf-8"))["architecture"]
+    in_full = {key: plan[key] for key in FORMER_KEYS}
     files = b"".join(_digest(embedder.folder / name) for name in DECISIVE)
     return [
         hashlib.sha256(json.dumps(keys, sort_keys=True).encode() + files).hexdigest()
-        for keys in (said, plan, as_written)
+        for keys in (said, in_full, as_written)
     ]
 
 
