@@ -63,6 +63,9 @@ def test_filters_and_unknown_words(client):
     answer = client.get("/api/search", params={"q": "zeppelin"}).json()
     assert answer["unknown_words"] == ["zeppelin"]
     assert answer["hits"] == []
+    answer = client.get("/api/search", params={"q": "red circles"}).json()
+    assert answer["taken_for"] == {"circles": "circle"}
+    assert answer["unknown_words"] == []
 
 
 def test_more_like_a_photo_leaves_itself_out_and_takes_words(client):
