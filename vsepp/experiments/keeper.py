@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from vsepp.devices import ALONE, Processes
 from vsepp.encoders.architecture import CONFIG
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
@@ -14,7 +15,7 @@ from vsepp.evaluation.retrieval import Retrieval
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.setup import Setup
 from vsepp.training.loop import Epoch
-from vsepp.training.state import load_state, save_state
+from vsepp.training.state import put_back, read_state, save_state
 
 STATE = "resume.state"
 
@@ -46,9 +47,13 @@ class Keeper:
         self.into = into
         self.best: Run | None = None
 
-    def go_back(self) -> int:
-        """Put everything to where a killed run had it; the number of epochs that it has done."""
-        facts = load_state(self.into / STATE, self.setup.model, self.optimizer)
+    def go_back(self, processes: Processes = ALONE) -> int:
+        """Put everything to where a killed run had it; the number of epochs that it has done.
+
+        The first process reads it for all: the others need not see its disk.
+        """
+        content = processes.as_first(lambda: read_state(self.into / STATE))
+        facts = put_back(content, self.setup.model, self.optimizer)
         self._check_that_nothing_changed(facts)
         self.best = Run(self.into, facts["best_epoch"], Retrieval.from_dict(facts["best"]))
         return int(facts["epoch"])
@@ -56,7 +61,7 @@ class Keeper:
     def is_best(self, result: Retrieval) -> bool:
         return self.best is None or result.rsum > self.best.validation.rsum
 
-    def keep(self, epoch: Epoch, result: Retrieval) -> None:
+    def keep(self, epoch: Epoch, result: Retrieval) -> Run:
         """The snapshot first: a state never points at an epoch whose snapshot is not there."""
         if self.is_best(result):
             self.best = Run(self.into, epoch.number, result)
@@ -70,6 +75,7 @@ class Keeper:
             "best": self.best.validation.as_dict(),
         }
         save_state(self.into / STATE, self.setup.model, self.optimizer, facts)
+        return self.best
 
     def add_graphs(self) -> None:
         """They take seconds to make, so only the snapshot that is kept gets them."""
@@ -83,6 +89,7 @@ class Keeper:
 
     def finish(self) -> Run:
         assert self.best is not None  # there was at least one epoch
+        self.add_graphs()
         (self.into / STATE).unlink(missing_ok=True)
         return self.best
 

@@ -94,6 +94,7 @@ class Recipe:
     seed: int = 0
     seeds: int = 1  # so many runs, from `seed` on
     protocol: str = "full"  # of the test
+    precision: Literal["float32", "float64"] = "float32"  # of the weights; double, to compare runs
     graphs: bool = True  # ONNX graphs beside the weights, for use without torch
     fidelity: Literal["release", "paper"] = "release"  # to the code that was run, or to the text
     expect: Expectation | None = None

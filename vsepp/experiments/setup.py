@@ -9,10 +9,12 @@ import torch
 from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImage, CaptionedImages
 from vsepp.data.tokens import Vocabulary
+from vsepp.devices import ALONE, Processes
 from vsepp.encoders.architecture import CONFIG, FEATURES, Architecture, Design
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
+from vsepp.experiments.agreement import check_that_all_agree
 from vsepp.experiments.fitting import (
     check_that_features_fit,
     has_features,
@@ -32,18 +34,22 @@ class Setup:
     validation: Pairs
 
 
-def set_up(recipe: Recipe, data: CaptionedImages, device: torch.device) -> Setup:
+def set_up(
+    recipe: Recipe, data: CaptionedImages, device: torch.device, processes: Processes = ALONE
+) -> Setup:
     data = data.with_captions(recipe.data.captions)
     items = [item for split in recipe.data.train for item in data.split(split)]
     held_out = data.split(recipe.data.validate)[: recipe.data.validate_images or None]
+    check_that_all_agree(recipe, items, held_out, processes)
     vocabulary, architecture, model = _fresh_or_further(recipe, data, items)
     check_that_features_fit(architecture, model, data)
-    model.to(device)
+    model.to(device, getattr(torch, recipe.precision))
+    processes.copy_from_first(list(model.state_dict().values()))
     learned, validation = (Pairs(part, vocabulary, architecture.view) for part in (items, held_out))
     if not recipe.model.finetune:
-        validation = with_features(model, validation)
+        validation = with_features(model, validation, processes)
         if not recipe.crops_at_random:
-            learned = with_features(model, learned)
+            learned = with_features(model, learned, processes)
     return Setup(model, vocabulary, architecture, learned, validation)
 
 
@@ -101,11 +107,12 @@ def _learns_from_features_alone(recipe: Recipe, data: CaptionedImages) -> bool:
 
 
 @torch.no_grad()
-def with_features(model: JointEmbedding, pairs: Pairs) -> Pairs:
+def with_features(model: JointEmbedding, pairs: Pairs, processes: Processes = ALONE) -> Pairs:
     """Sec. 3: what a frozen net makes of a fixed crop can be computed once and reused."""
     if pairs.features is not None:
         return pairs
     device = next(model.parameters()).device
     model.eval()
-    features = [model.image_encoder.features(batch.to(device)) for batch in pairs.image_batches()]
-    return pairs.with_features(torch.cat(features))
+    batches = pairs.image_batches(share=processes.share)
+    features = torch.cat([model.image_encoder.features(batch.to(device)) for batch in batches])
+    return pairs.with_features(processes.gathered(features, len(pairs.items)))
