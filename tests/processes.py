@@ -31,11 +31,8 @@ def _one_of_them(rank, place, function, args):
 
 
 def groups_of(number, world):
-    """This process's group among groups of `number`; None where it is left over."""
-    mine = None
-    for start in range(0, world - number + 1, number):  # all must make every group
-        ranks = list(range(start, start + number))
-        group = dist.new_group(ranks)
-        if dist.get_rank() in ranks:
-            mine = Processes(dist.get_rank() - start, number, group)
-    return mine
+    """This process's place in its group, where `world` processes form groups of `number`."""
+    starts = range(0, world, number)
+    groups = {start: dist.new_group(list(range(start, start + number))) for start in starts}
+    rank = dist.get_rank() % number
+    return Processes(rank, number, groups[dist.get_rank() - rank])
