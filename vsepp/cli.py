@@ -427,6 +427,8 @@ def _say(text: str) -> None:
 
 
 def _complain(reason: object) -> None:
-    """Any process may have a reason of its own: a disk, a GPU, a path on its machine."""
-    who = "vsepp" if _speaks() else f"vsepp (process {_rank()})"
-    print(f"{who}: {reason}", file=sys.stderr)
+    """In full once; but other processes may have reasons of their own: a disk, a path, a GPU."""
+    if _speaks():
+        _say(f"vsepp: {reason}")
+    else:
+        print(f"vsepp (process {_rank()}): {str(reason).splitlines()[0]}", file=sys.stderr)
