@@ -9,6 +9,7 @@ from types import FrameType
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from vsepp.devices.processes import ALONE, OthersGone, Processes
 from vsepp.errors import WorkFailed, WrongRequest
@@ -32,14 +33,26 @@ def _meet() -> None:
         backend = "nccl"
         torch.cuda.set_device(_own_gpu())
     try:
-        dist.init_process_group(backend, timeout=PATIENCE)
+        store, rank, number = next(rendezvous("env://", timeout=PATIENCE))
+        # After a restart by torchrun, addresses of the dead must not be taken for those of the living.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = dist.PrefixStore(attempt, store)  # type: ignore[attr-defined]
+        dist.init_process_group(
+            backend, store=store, rank=rank, world_size=number, timeout=PATIENCE
+        )
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         reason = str(error).strip().splitlines()[0]
         raise WorkFailed(f"The processes did not meet at {where}: {reason}") from error
-    atexit.register(dist.destroy_process_group)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _end_with_a_message)
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    if signal.getsignal(signal.SIGTERM) is _end_with_a_message:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # all has been said
+    dist.destroy_process_group()
 
 
 def _own_gpu() -> int:
