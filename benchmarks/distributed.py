@@ -5,7 +5,8 @@
 The demo's VSE++ (the small net on pictures of 64 px, batch norms that learn) and the recipe `default`
 (96 px, random crops) on scenes of the built-in world: the same batches, by one process and by two that share
 each of them, window by window in turns. Two processes also exchange vectors, moments of batch norms and
-gradients. `busy` is the share of a core that the single process got: below 0.9, others used the machine.
+gradients. Processor time is that of one process, which others on the machine do not spoil; `busy` is the share
+of a core that the single process got: below 0.9, the machine had other work.
 """
 
 import json
@@ -47,16 +48,20 @@ def main() -> None:
         alone, shared = (next(f for f in found if f["who"] == (recipe, n)) for n in (1, 2))
         firsts = alone["first_loss"], shared["first_loss"]
         assert abs(firsts[0] - firsts[1]) < 1e-4 * firsts[0], firsts  # it is the same work
-        ratios = [a / b for a, b in zip(alone["seconds"], shared["seconds"], strict=True)]
-        measured[recipe] = {
-            "batch": alone["batch"],
-            "one_process_ms": summary(alone["seconds"], 1e-3, 2),
-            "two_processes_ms": summary(shared["seconds"], 1e-3, 2),
-            "times_as_fast": summary(ratios, digits=3),
-            "busy": summary(alone["busy"], digits=2),
-        }
+        busy = ratios(alone["processor"], alone["wall"])
+        measured[recipe] = {"batch": alone["batch"], "busy": summary(busy, digits=2)}
+        for clock in ("wall", "processor"):
+            measured[recipe][clock] = {
+                "one_process_ms": summary(alone[clock], 1e-3, 2),
+                "two_processes_ms": summary(shared[clock], 1e-3, 2),
+                "times_as_fast": summary(ratios(alone[clock], shared[clock]), digits=3),
+            }
     print(json.dumps(measured, indent=2))
     write_record(Path(__file__), measured)
+
+
+def ratios(above: list[float], below: list[float]) -> list[float]:
+    return [a / b for a, b in zip(above, below, strict=True)]
 
 
 def take_turns(rank: int, port: int, told: Any) -> None:
@@ -76,16 +81,16 @@ def take_turns(rank: int, port: int, told: Any) -> None:
 
 def one_recipe(recipe: Recipe, who: Processes) -> dict[str, Any]:
     steps = walk(recipe, who)
-    found: dict[str, Any] = {"seconds": [], "busy": [], "batch": recipe.batch_size}
+    found: dict[str, Any] = {"wall": [], "processor": [], "batch": recipe.batch_size}
     found["first_loss"] = next(steps).loss.item()
     for number in range(WINDOWS + 1):
         for turn in (1, 2):
             dist.barrier()
             if turn == who.number:
-                seconds, busy = window(steps, STEPS if number else WARM_UP)
+                wall, processor = window(steps, STEPS if number else WARM_UP)
                 if number:
-                    found["seconds"].append(seconds)
-                    found["busy"].append(busy)
+                    found["wall"].append(wall)
+                    found["processor"].append(processor)
     return found
 
 
@@ -100,12 +105,12 @@ def walk(recipe: Recipe, who: Processes) -> Iterator[Step]:
 
 
 def window(steps: Iterator[Step], number: int) -> tuple[float, float]:
-    """Seconds a step, and how busy this process was."""
+    """Seconds a step: those that passed, and those that this process was at work."""
     started, used = time.perf_counter(), time.process_time()
     for _ in range(number):
         next(steps)
-    seconds = time.perf_counter() - started
-    return seconds / number, (time.process_time() - used) / seconds
+    passed, worked = time.perf_counter() - started, time.process_time() - used
+    return passed / number, worked / number
 
 
 if __name__ == "__main__":
