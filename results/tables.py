@@ -175,6 +175,27 @@ def large_batch_table() -> str:
     return "\n".join(lines)
 
 
+def shared_training_table() -> str:
+    measured = latest("distributed")
+    head = (
+        "| recipe | pairs of a batch | one process, ms a step | two processes | times as fast | "
+        "in processor time | share of a core that one process got |\n|---|" + 6 * "---:|"
+    )
+    lines = [head]
+    for recipe in ("demo-vse++", "default"):
+        row = measured[recipe]
+        wall, processor = row["wall"], row["processor"]
+        cells = (
+            spread(wall["one_process_ms"]),
+            spread(wall["two_processes_ms"]),
+            spread(wall["times_as_fast"], 2),
+            spread(processor["times_as_fast"], 2),
+            spread(row["busy"], 2),
+        )
+        lines.append(f"| `{recipe}` | {row['batch']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def latest(name: str) -> dict[str, Any]:
     """What the last run of a benchmark measured."""
     records = (ROOT / "benchmarks" / "records").glob(f"????-??-??-{name}/record.json")
@@ -210,6 +231,9 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
         "order step": order_step_table,
         "evaluation": evaluation_table,
         "large batch": large_batch_table,
+    },
+    "docs/scale.md": {
+        "two processes": shared_training_table,
     },
 }
 
