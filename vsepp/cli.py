@@ -157,13 +157,15 @@ def evaluate(
 
 @verb
 def reproduce(
-    row: Annotated[str, typer.Argument(help="A row of the paper such as 1.11, or table:2.")],
+    row: Annotated[
+        str, typer.Argument(help="A row of the paper such as 1.11, table:2, or a recipe.")
+    ],
     data: Data,
     into: Annotated[Path, typer.Option(help="Where runs and result files go.")] = Path("runs"),
     changes: Changes = None,
     as_json: Json = False,
 ) -> None:
-    """Train what a row of the paper needs, measure it, and set it beside the printed one."""
+    """Train what a row of the paper or a recipe needs, measure it, and compare."""
     from vsepp.experiments.reproduce import reproduce as reproduce_row
 
     report = reproduce_row(row, data, into, changes or ())

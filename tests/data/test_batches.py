@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from vsepp.data.batches import Pairs, Pictures, padded
+from vsepp.data.batches import Pairs, padded
+from vsepp.data.decoded import DecodedPictures
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
 
@@ -77,7 +78,7 @@ def test_features_take_the_place_of_pictures(pairs):
 
 
 def test_pictures_are_kept_only_while_they_fit(world):
-    pictures = Pictures(world.items, View(64, 64), memory=5 * 3 * 64 * 64)
+    pictures = DecodedPictures(world.items, View(64, 64), memory=5 * 3 * 64 * 64)
     for index in range(10):
-        pictures.fixed(index)
+        pictures.fixed([index])
     assert len(pictures._kept) == 5

@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from vsepp.data.crops import draws
 from vsepp.data.pictures import (
     View,
     center_crop,
     open_picture,
-    random_crop,
-    random_resized_crop,
+    random_crops,
     shrink,
     squeeze,
     ten_crops,
@@ -44,10 +44,8 @@ def test_ten_crops_are_corners_middle_and_their_mirror_images():
 def test_the_papers_random_crop_is_a_square_of_the_picture():
     picture = gradient(60, 40)
     whole = np.asarray(picture).transpose(2, 0, 1)
-    generator = np.random.default_rng(0)
     lefts, tops = set(), set()
-    for _ in range(300):
-        crop = random_crop(picture, 32, generator)
+    for crop in random_crops([picture] * 300, 32, "random", draws("random", 300, (0,))):
         left = int(np.flatnonzero(whole[0, 0] == crop[0, 0, 0])[0])
         top = int(np.flatnonzero(whole[1, :, 0] == crop[1, 0, 0])[0])
         assert np.array_equal(crop, whole[:, top : top + 32, left : left + 32])
@@ -80,23 +78,17 @@ def test_a_panorama_is_cut_to_its_middle():
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(0, 99))
 def test_every_size_of_picture_gives_crops_of_one_size(width, height, seed):
     picture = shrink(Image.new("RGB", (width, height), "red"), 32)
-    generator = np.random.default_rng(seed)
-    for pixels in (center_crop(picture, 24), random_resized_crop(picture, 24, generator)):
+    drawn = draws("random_resized", 1, (seed,))
+    (random,) = random_crops([picture], 24, "random_resized", drawn)
+    for pixels in (center_crop(picture, 24), random):
         assert pixels.shape == (3, 24, 24)
         assert pixels.dtype == np.uint8
         assert (pixels == np.array([255, 0, 0]).reshape(3, 1, 1)).all()
 
 
-def test_random_crops_repeat_with_their_seed_and_differ_without():
-    picture = gradient(64, 64)
-    crops = [random_resized_crop(picture, 16, np.random.default_rng(seed)) for seed in (1, 1, 2)]
-    assert np.array_equal(crops[0], crops[1])
-    assert not np.array_equal(crops[0], crops[2])
-
-
 def test_half_of_the_random_crops_are_flipped():
-    generator = np.random.default_rng(0)
-    crops = [random_resized_crop(gradient(64, 64), 8, generator) for _ in range(400)]
+    drawn = draws("random_resized", 400, (0,))
+    crops = random_crops([gradient(64, 64)] * 400, 8, "random_resized", drawn)
     flipped = sum(crop[0, 0, 0] > crop[0, 0, -1] for crop in crops)
     assert 160 < flipped < 240
 

@@ -70,6 +70,7 @@ def test_onnx_and_torch_agree(snapshot_folder):
         {"backbone": "vgg11", "size": 64, "resize": 64, "dim": 8},
         {"backbone": "small", "crops": 10, "square": True},
         {"backbone": "small", "caption_encoder": "bag"},
+        {"backbone": "small", "bidirectional": True, "pooling": "gpo"},
     ],
     ids=[
         "image norm kept",
@@ -78,6 +79,7 @@ def test_onnx_and_torch_agree(snapshot_folder):
         "VGG",
         "ten crops, squeezed",
         "bag of words",
+        "both directions, learned pooling",
     ],
 )
 def test_onnx_and_torch_agree_for_every_kind_of_model(keys, tmp_path):

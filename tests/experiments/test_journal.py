@@ -42,7 +42,7 @@ def test_time_adds_up_and_older_metrics_are_read(snapshot_folder, tmp_path):
     assert (first.epoch, first.seconds, first.behaviour) == (1, 2.0, None)
     assert (second.epoch, second.seconds, second.loss_name) == (2, 5.5, "")
     assert second.behaviour is not None
-    with Journal(tmp_path, epochs_done=1):  # a resumed run keeps the lines of older versions
+    with Journal(tmp_path, 128, epochs_done=1):  # a resumed run keeps the lines of older versions
         pass
     assert len(read_metrics(tmp_path)) == 1
 

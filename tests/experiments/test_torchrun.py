@@ -16,7 +16,7 @@ from vsepp.data.collections import open_data
 from vsepp.devices import Processes
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
-from vsepp.experiments.agreement import check_that_each_has_a_pair
+from vsepp.experiments.agreement import check_that_work_can_be_shared
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
 
@@ -102,8 +102,15 @@ def test_a_dead_process_ends_the_job_and_one_process_goes_on(tmp_path):
     assert furthest_apart(tmp_path / "killed", tmp_path / "whole") < 1e-9
 
 
+def test_nested_vectors_are_learned_by_one_process():
+    recipe = Recipe.load("demo-vse++", ["loss.nested=[16]"])
+    check_that_work_can_be_shared(recipe, Processes(0, 1))
+    with pytest.raises(WrongRequest, match=r"loss.nested=\[\]"):
+        check_that_work_can_be_shared(recipe, Processes(0, 2))
+
+
 def test_every_process_needs_a_pair():
     recipe = Recipe.load("demo-vse++", ["batch_size=3"])
-    check_that_each_has_a_pair(recipe, Processes(0, 3))
+    check_that_work_can_be_shared(recipe, Processes(0, 3))
     with pytest.raises(WrongRequest, match=r"--set batch_size=4"):
-        check_that_each_has_a_pair(recipe, Processes(0, 4))
+        check_that_work_can_be_shared(recipe, Processes(0, 4))

@@ -8,7 +8,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.experimental.gluon._runtime import GluonASTSource
 
-F, B, I32 = "*fp32", "*bf16", "*i32"
+F, B, I32, I64, U8 = "*fp32", "*bf16", "*i32", "*i64", "*u8"
 SIZE, NUMBER = "i32", "fp32"
 PLAIN = {
     ("hinges", "sum_both_sides"): ([F, I32, F, I32, SIZE, NUMBER], {"MASKED": True, "BLOCK": 128}),
@@ -19,6 +19,7 @@ PLAIN = {
     ("rows", "scale_backward"): ([F, F, F, F, SIZE, NUMBER], {"BLOCK": 1024}),
     ("adam", "squares"): ([F, F, SIZE], {"BLOCK": 4096}),
     ("adam", "adam"): (7 * [F] + 2 * [SIZE] + 6 * [NUMBER], {"PARTS": 2048, "BLOCK": 4096}),
+    ("crops", "cut_rows"): ([U8, I64, I64, U8, SIZE], {"BLOCK": 256}),
 }  # fmt: skip
 GLUON = {
     ("recurrence", "pack"): (

@@ -4,9 +4,13 @@ import pytest
 import torch
 
 from tests.training.features import pairs_with_features, small_model
+from vsepp.data.batches import Pairs
+from vsepp.data.tokens import Vocabulary
+from vsepp.encoders.architecture import Architecture
+from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import k_hardest_hinges, max_of_hinges, sum_of_hinges
-from vsepp.errors import WrongRequest
 from vsepp.training import fast, loop
+from vsepp.training.average import RunningAverage
 from vsepp.training.loop import Epoch, Phase, Step, adam
 
 needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -18,10 +22,10 @@ def pairs():
     return pairs_with_features()  # 150 pairs: four batches of 32, and 22 left over
 
 
-def assert_same_walk(pairs, phases=CURRICULUM, design=None, seed=3, **settings):
+def assert_same_walk(pairs, phases=CURRICULUM, design=None, seed=3, word_dropout=0.0, **settings):
     """Both loops from the same weights: the same events, and losses and weights up to rounding."""
     models = [small_model(**(design or {})) for _ in range(2)]
-    batches = [pairs.batches(32, seed=seed) for _ in range(2)]
+    batches = [pairs.batches(32, seed=seed, word_dropout=word_dropout) for _ in range(2)]
     plain = list(loop.steps_and_epochs(models[0], batches[0], phases, **settings))
     quick = list(fast.steps_and_epochs(models[1], batches[1], phases, **settings))
     assert [type(event) for event in plain] == [type(event) for event in quick]
@@ -54,10 +58,19 @@ def test_it_reduces_and_clips_as_the_plain_loop_does(pairs, reduction, clip):
         {"similarity": "order_similarity_rooted", "absolute": True},
         {"project_captions": True, "normalize_features": False},
         {"caption_encoder": "bag"},
+        {"bidirectional": True},
+        {"bidirectional": True, "pooling": "gpo"},
+        {"pooling": "mean"},
+        {"pooling": "max"},
     ],
 )
 def test_every_model_walks_alike(pairs, design):
     assert_same_walk(pairs, design=design)
+
+
+@pytest.mark.parametrize("design", [{}, {"pooling": "mean"}])
+def test_both_loops_leave_out_the_same_words(pairs, design):
+    assert_same_walk(pairs, design=design, word_dropout=0.3)
 
 
 @pytest.mark.parametrize("masked", [True, False])
@@ -85,6 +98,20 @@ def test_it_is_the_walk_of_another_optimiser_too(pairs):
     assert losses[1][2] < losses[1][0]
 
 
+def test_it_follows_the_same_rates_and_averages_the_same_weights(pairs):
+    phases = [Phase(2, 2e-3, sum_of_hinges, "cosine", warm_up=0.2), Phase(1, 1e-3, max_of_hinges)]
+    averages = []
+    for walk in (loop, fast):
+        model = small_model()
+        average = RunningAverage(model, 0.9)
+        for _ in walk.steps_and_epochs(model, pairs.batches(32), phases, average=average):
+            pass
+        averages.append(average.weights)
+        assert any((a != b).any() for a, b in zip(average.weights, model.parameters(), strict=True))
+    for ours, expected in zip(*averages, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-3, atol=5e-4)
+
+
 # ---- its contract
 
 
@@ -104,14 +131,16 @@ def test_a_step_may_stand_for_several_batches(pairs):
     assert epoch.loss == pytest.approx(total / len(pairs), rel=1e-5)
 
 
-def test_a_resumed_walk_ends_with_the_same_weights(pairs):
+@pytest.mark.parametrize("word_dropout", [0.0, 0.3])
+def test_a_resumed_walk_ends_with_the_same_weights(pairs, word_dropout):
     whole, halves = small_model(), small_model()
-    list(fast.steps_and_epochs(whole, pairs.batches(32), CURRICULUM))
+    batches_of = partial(pairs.batches, 32, word_dropout=word_dropout)
+    list(fast.steps_and_epochs(whole, batches_of(), CURRICULUM))
     optimizer = adam(halves)
-    events = fast.steps_and_epochs(halves, pairs.batches(32), CURRICULUM, optimizer=optimizer)
+    events = fast.steps_and_epochs(halves, batches_of(), CURRICULUM, optimizer=optimizer)
     assert next(event.number for event in events if isinstance(event, Epoch)) == 1
     events.close()
-    batches = pairs.batches(32)
+    batches = batches_of()
     batches.epoch = 1
     rest = fast.steps_and_epochs(halves, batches, CURRICULUM, optimizer=optimizer, epochs_done=1)
     assert [event.number for event in rest if isinstance(event, Epoch)] == [2, 3]
@@ -134,11 +163,32 @@ def test_the_plain_loop_can_resume_what_the_fast_one_began(pairs):
         torch.testing.assert_close(ours, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_it_asks_for_features(pairs):
-    with pytest.raises(WrongRequest, match="needs features"):
-        next(
-            fast.steps_and_epochs(small_model(), pairs.with_features(None).batches(32), CURRICULUM)
-        )
+# ---- from pictures
+
+
+@pytest.mark.parametrize("finetune", [True, False])
+@pytest.mark.parametrize("crop", ["center", "random", "random_resized"])
+@pytest.mark.parametrize("per_step", [1, 2])
+def test_pictures_walk_as_in_the_plain_loop(world, finetune, crop, per_step):
+    """Frozen or trained, kept as Pillow's or side by side in one tensor."""
+    items = world.split("train")[:30]  # 150 pairs: two batches of 64 and a rest
+    vocabulary = Vocabulary.learn(caption for item in items for caption in item.captions)
+    plan = Architecture(num_words=len(vocabulary), dim=16, word_dim=8, size=48, resize=64)
+    pairs = Pairs(items, vocabulary, plan.view)
+    phases = [Phase(2, 1e-3, sum_of_hinges)]
+    losses = []
+    quickly = partial(fast.steps_and_epochs, batches_per_step=per_step)
+    for walk, part in (
+        (loop.steps_and_epochs, pairs),
+        (quickly, pairs),
+        (quickly, pairs.with_pictures_on(torch.device("cpu"))),
+    ):
+        torch.manual_seed(0)
+        model = JointEmbedding.build(plan, finetune=finetune)
+        events = walk(model, part.batches(64, crop), phases)
+        losses.append([event.loss for event in events if isinstance(event, Epoch)])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    assert losses[2] == pytest.approx(losses[0], rel=2e-3)
 
 
 # ---- on a GPU
@@ -179,6 +229,18 @@ def test_a_gpu_follows_the_plain_loss_curve_with_other_similarities(pairs, simil
 
 
 @needs_a_gpu
+@pytest.mark.parametrize(
+    "design", [{"bidirectional": True}, {"bidirectional": True, "pooling": "gpo"}]
+)
+def test_a_gpu_follows_the_plain_loss_curve_with_other_encoders(pairs, design):
+    phases = [Phase(6, 1e-3, sum_of_hinges)]
+    plain = gpu_losses(loop, pairs, design, phases)
+    for precision, tolerance in (("float32", 2e-3), ("bf16", 3e-2)):
+        quick = gpu_losses(fast, pairs, design, phases, precision=precision)
+        assert quick == pytest.approx(plain, rel=tolerance)
+
+
+@needs_a_gpu
 def test_a_gpu_resumes(pairs):
     whole, halves = (small_model(dim=512).to("cuda") for _ in range(2))
     phases = [Phase(4, 2e-4, sum_of_hinges)]
@@ -196,3 +258,26 @@ def test_a_gpu_resumes(pairs):
         losses.append(next(event.loss for event in events if isinstance(event, Epoch)))
         events.close()
     assert losses == pytest.approx(expected, rel=1e-3)
+
+
+@needs_a_gpu
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("finetune", [True, False])
+def test_a_gpu_follows_the_plain_loss_curve_from_pictures(world, finetune, compiled):
+    """Cut, embedded and learned from on the GPU, in half precision; the plain loop uses single."""
+    items = world.split("train")[:60]
+    vocabulary = Vocabulary.learn(caption for item in items for caption in item.captions)
+    plan = Architecture(num_words=len(vocabulary), dim=64, word_dim=32, size=48, resize=64)
+    pairs, device = Pairs(items, vocabulary, plan.view), torch.device("cuda")
+    losses = []
+    for walk, part in ((loop, pairs), (fast, pairs.with_pictures_on(device))):
+        torch.manual_seed(0)
+        model = JointEmbedding.build(plan, finetune=finetune).to(device)
+        if walk is fast:
+            model.image_encoder.learn_quickly("bf16", compiled)
+        events = walk.steps_and_epochs(
+            model, part.batches(64, "random_resized"), [Phase(6, 1e-3, sum_of_hinges)]
+        )
+        losses.append([event.loss for event in events if isinstance(event, Epoch)])
+    assert losses[1] == pytest.approx(losses[0], rel=3e-2)
+    assert losses[1][-1] < 0.9 * losses[1][0]

@@ -2,23 +2,23 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
-from threading import Lock
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from vsepp.data.ahead import made_ahead
 from vsepp.data.captioned import CaptionedImage
+from vsepp.data.crops import RANDOM_CROPS, Crop, draws
+from vsepp.data.decoded import IN_MEMORY, DecodedPictures
+from vsepp.data.dropped_words import WordDropout
 from vsepp.data.features import features_of
-from vsepp.data.pictures import RANDOM_CROPS, Crop, Pixels, View
+from vsepp.data.gallery import Gallery
+from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
 
 Share = Callable[[int], slice]  # of a batch of some length: which of its rows
-
-IN_MEMORY = 2_000_000_000  # bytes of decoded pictures that are kept; the rest is decoded again
 
 
 @dataclass(frozen=True)
@@ -40,57 +40,6 @@ class Batch:
         return Batch(*(tensor.to(device, non_blocking=True) for tensor in vars(self).values()))
 
 
-class Pictures:
-    """The pictures of a split, resized once and kept in memory while they fit."""
-
-    def __init__(
-        self, items: Sequence[CaptionedImage], view: View, memory: int = IN_MEMORY
-    ) -> None:
-        self.items = items
-        self.view = view
-        self.memory = memory
-        self._kept: dict[int, Image.Image] = {}
-        self._keeping = Lock()  # several threads ask for pictures
-
-    def fixed(self, index: int) -> Pixels:
-        return self.view.cut(self._resized(index))
-
-    def random(self, index: int, crop: Crop, generator: np.random.Generator) -> Pixels:
-        return RANDOM_CROPS[crop](self._resized(index), self.view.size, generator)
-
-    def batches(self, size: int = 128, chosen: slice = slice(None)) -> Iterator[Tensor]:
-        """Every picture once, or the chosen ones, in order, at most `size` crops at a time."""
-        step = max(1, size // self.view.crops)
-        indices = np.arange(len(self.items))[chosen]
-        chunks = np.split(indices, range(step, len(indices), step))
-        yield from made_ahead(chunks, self.stacked)
-
-    def stacked(self, indices: np.ndarray) -> Tensor:
-        return self._stack([self.fixed(index) for index in indices])
-
-    def stacked_at_random(
-        self, indices: np.ndarray, crop: Crop, dice: Sequence[np.random.Generator]
-    ) -> Tensor:
-        thrown = zip(indices, dice, strict=True)
-        return self._stack([self.random(index, crop, generator) for index, generator in thrown])
-
-    def _stack(self, crops: list[Pixels]) -> Tensor:
-        if not crops:  # a process may have no pair in a small last batch
-            return torch.zeros(0, *self.view.shape, dtype=torch.uint8)
-        return torch.from_numpy(np.stack(crops))
-
-    def _resized(self, index: int) -> Image.Image:
-        kept = self._kept.get(index)
-        if kept is None:
-            kept = self.view.resized(self.items[index].path)
-            taken = 3 * kept.width * kept.height
-            with self._keeping:
-                if taken <= self.memory and index not in self._kept:
-                    self.memory -= taken
-                    self._kept[index] = kept
-        return kept
-
-
 class Pairs:
     """A split made ready for a model: its pictures, and its captions as word ids."""
 
@@ -103,9 +52,10 @@ class Pairs:
     ) -> None:
         self.items = items
         self.view = view or View()
-        self.pictures = Pictures(items, self.view, memory)
+        self.pictures: DecodedPictures | Gallery = DecodedPictures(items, self.view, memory)
         stored = features_of(items)
         self.features = None if stored is None else torch.from_numpy(stored)  # (N, D_phi)
+        self.unknown_word = vocabulary.unknown
         captions = [caption for item in items for caption in item.captions]
         self.words = [np.asarray(ids, dtype=np.int64) for ids in vocabulary.encode(captions)]
         self.image_of_caption = np.repeat(np.arange(len(items)), [len(i.captions) for i in items])
@@ -118,24 +68,39 @@ class Pairs:
         # features (number of pictures, D_phi)
         pairs = copy(self)
         pairs.features = features
-        pairs.pictures = Pictures(self.items, self.view, memory=0)
+        pairs.pictures = DecodedPictures(self.items, self.view, memory=0)
+        return pairs
+
+    @property
+    def bytes_of_pictures(self) -> int:
+        """What they take once they are decoded and resized, if they are 3:2 on average."""
+        return len(self.items) * 3 * self.view.resize**2 * 3 // 2
+
+    def with_pictures_on(self, device: torch.device) -> "Pairs":
+        """The same pairs, their pictures decoded now and cropped on the device from then on."""
+        assert isinstance(self.pictures, DecodedPictures)
+        pairs = copy(self)
+        pairs.pictures = Gallery.of(self.pictures, device)
         return pairs
 
     def batches(
-        self, size: int = 128, crop: Crop = "center", seed: int = 0, share: Share = slice
-    ) -> "Batches":
+        self, size: int = 128, crop: Crop = "center", seed: int = 0, word_dropout: float = 0.0,
+        share: Share = slice
+    ) -> "Batches":  # fmt: skip
         """Shuffled batches of pairs; every pass over them is a new epoch in a new order.
 
-        `share` says which rows of a batch of some length are made here; by default, all.
+        `share` says which rows of a batch are made here; by default, all.
         """
-        return Batches(self, size, crop, seed, share)
+        return Batches(self, size, crop, seed, word_dropout, share)
 
     def image_batches(self, size: int = 128, share: Share = slice) -> Iterator[Tensor]:
-        """Every picture once, in order, as pixels or as features; or those of a share."""
+        """Every picture once, or a share of them, in order, as pixels or as features."""
         chosen = share(len(self.items))
-        if self.features is None:
-            return self.pictures.batches(size, chosen)
-        return (part.float() for part in self.features[chosen].split(size))
+        if self.features is not None:
+            return (part.float() for part in self.features[chosen].split(size))
+        if chosen.start == chosen.stop:
+            return iter([self._no_pixels()])
+        return self.pictures.batches(size, chosen)
 
     def caption_batches(
         self, size: int = 1024, share: Share = slice
@@ -149,52 +114,80 @@ class Pairs:
             yield torch.from_numpy(numbers), words, lengths
 
     def batch(
-        self, numbers: np.ndarray, crop: Crop, seeds: tuple[int, ...], share: Share = slice
+        self, numbers: np.ndarray, crop: Crop, drawn: np.ndarray | None = None, share: Share = slice
     ) -> Batch:
-        """The pairs with these caption numbers, or the share of them that is wanted here.
-
-        `seeds` makes the random crops repeatable, whoever makes them: each pair has its own dice.
-        """
+        """The pairs with these caption numbers; `drawn` are all pairs' draws of random crops."""
         image_ids = torch.from_numpy(self.image_of_caption[numbers])
         numbers = numbers[share(len(numbers))]
         words, lengths = padded([self.words[number] for number in numbers])
         images = self.image_of_caption[numbers]
         if self.features is not None:
             pixels = self.features[torch.from_numpy(images).to(self.features.device)].float()
-        elif crop in RANDOM_CROPS:
-            dice = [np.random.default_rng((*seeds, int(number))) for number in numbers]
-            pixels = self.pictures.stacked_at_random(images, crop, dice)
         else:
-            pixels = self.pictures.stacked(images)
+            pixels = self.crops(numbers, crop, drawn)
         return Batch(pixels, words, lengths, image_ids)
+
+    def crops(self, numbers: np.ndarray, crop: Crop, drawn: np.ndarray | None = None) -> Tensor:
+        """The pictures of these captions as the net is to see them (M, 3, S, S)."""
+        images = self.image_of_caption[numbers]
+        if not len(images):  # a process may have no pair in a small last batch
+            return self._no_pixels()
+        if drawn is None:
+            return self.pictures.fixed(images)
+        return self.pictures.random(images, crop, drawn[numbers])
+
+    def _no_pixels(self) -> Tensor:
+        return torch.zeros(0, *self.view.shape, dtype=torch.uint8)
 
 
 class Batches:
     """Random batches of one size; the last one of an epoch may be smaller."""
 
     def __init__(
-        self, pairs: Pairs, size: int, crop: Crop, seed: int, share: Share = slice
-    ) -> None:
+        self, pairs: Pairs, size: int, crop: Crop, seed: int, word_dropout: float = 0.0,
+        share: Share = slice
+    ) -> None:  # fmt: skip
         self.pairs = pairs
         self.share = share
         self.size = size
         self.crop = crop
         self.seed = seed
+        self.word_dropout = word_dropout  # the chance of a word to be taken for an unknown one
         self.epoch = 0  # passes begun so far
 
     def __len__(self) -> int:
         return -(-len(self.pairs) // self.size)
 
     def __iter__(self) -> Iterator[Batch]:
-        seeds = self.seed, self.epoch
+        order, drawn, dropout = self.order(), self.draws(), self.dropout()
         self.epoch += 1
-        order = np.random.default_rng(seeds).permutation(len(self.pairs))
         numbers = np.split(order, range(self.size, len(order), self.size))
 
-        def make(chosen: np.ndarray) -> Batch:
-            return self.pairs.batch(chosen, self.crop, seeds, self.share)
+        def batch(chosen: np.ndarray) -> Batch:
+            made = self.pairs.batch(chosen, self.crop, drawn, self.share)
+            if dropout is None:
+                return made
+            own = torch.from_numpy(chosen[self.share(len(chosen))])
+            return replace(made, words=dropout(made.words, made.lengths, own))
 
-        yield from made_ahead(numbers, make)
+        yield from made_ahead(numbers, batch)
+
+    def order(self) -> np.ndarray:
+        """The caption numbers of the next epoch, batch after batch."""
+        return np.random.default_rng((self.seed, self.epoch)).permutation(len(self.pairs))
+
+    def draws(self) -> np.ndarray | None:
+        """Every pair's draw in the next epoch, where crops are random."""
+        if self.crop not in RANDOM_CROPS or self.pairs.features is not None:
+            return None
+        return draws(self.crop, len(self.pairs), (self.seed, self.epoch, 1))
+
+    def dropout(self) -> WordDropout | None:
+        """Which words the next epoch leaves out, where it does."""
+        if self.word_dropout == 0:
+            return None
+        seeds = (self.seed, self.epoch, 2)
+        return WordDropout.of_epoch(self.word_dropout, self.pairs.unknown_word, seeds)
 
 
 def padded(words: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:

@@ -3,21 +3,20 @@
 Pictures are Pillow's until they are cropped, then uint8 arrays (3, S, S).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from vsepp.data.captioned import PictureSource
+from vsepp.data.crops import Boxes, Crop, random_boxes
 from vsepp.errors import WorkFailed, WrongRequest
 
 Pixels = NDArray[np.uint8]
-Crop = Literal["center", "ten", "random", "random_resized"]  # 1C, 10C, RC twice
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 
@@ -125,42 +124,25 @@ def ten_crops(picture: Image.Image, size: int) -> Pixels:
     return np.concatenate([five, five[..., ::-1]])
 
 
-def random_crop(picture: Image.Image, size: int, generator: np.random.Generator) -> Pixels:
-    """RC as the text has it: a square of the resized picture, anywhere in it."""
-    left = int(generator.integers(picture.width - size + 1))
-    top = int(generator.integers(picture.height - size + 1))
-    return _cut(picture, left, top, size)
+def random_crops(
+    pictures: Sequence[Image.Image], size: int, crop: Crop, drawn: NDArray[np.float32]
+) -> Pixels:
+    """RC: what the draws (M, K) cut out of M pictures (M, 3, size, size)."""
+    widths, heights = np.array([picture.size for picture in pictures]).T
+    boxes = random_boxes(crop, size, widths, heights, drawn)
+    return np.stack([_scaled(p, boxes, row, size) for row, p in enumerate(pictures)])
 
 
-def random_resized_crop(picture: Image.Image, size: int, generator: np.random.Generator) -> Pixels:
-    """RC as the release has it: 8 to 100 % of the area, 3:4 to 4:3, flipped half of the time."""
-    box = _random_box(picture.width, picture.height, generator)
-    crop = picture.resize((size, size), Image.Resampling.BILINEAR, box=box)
-    if generator.random() < 0.5:
-        crop = crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    return _channels_first(crop)
-
-
-def _random_box(
-    width: int, height: int, generator: np.random.Generator
-) -> tuple[float, float, float, float]:
-    for _ in range(10):
-        area = width * height * generator.uniform(0.08, 1.0)
-        ratio = np.exp(generator.uniform(np.log(3 / 4), np.log(4 / 3)))
-        wide, high = round(np.sqrt(area * ratio)), round(np.sqrt(area / ratio))
-        if 0 < wide <= width and 0 < high <= height:
-            left = int(generator.integers(width - wide + 1))
-            top = int(generator.integers(height - high + 1))
-            return left, top, left + wide, top + high
-    side = min(width, height)  # too narrow for any of the ten: the middle square
-    left, top = (width - side) // 2, (height - side) // 2
-    return left, top, left + side, top + side
-
-
-RANDOM_CROPS: dict[str, Callable[[Image.Image, int, np.random.Generator], Pixels]] = {
-    "random": random_crop,
-    "random_resized": random_resized_crop,
-}
+def _scaled(picture: Image.Image, boxes: Boxes, row: int, size: int) -> Pixels:
+    left, top = int(boxes.left[row]), int(boxes.top[row])
+    width, height = int(boxes.width[row]), int(boxes.height[row])
+    if (width, height) == (size, size):
+        pixels = _cut(picture, left, top, size)
+    else:
+        box = left, top, left + width, top + height
+        scaled = picture.resize((size, size), Image.Resampling.BILINEAR, box=box)
+        pixels = _channels_first(scaled)
+    return pixels[..., ::-1] if boxes.flipped[row] else pixels
 
 
 def _cut(picture: Image.Image, left: int, top: int, size: int) -> Pixels:

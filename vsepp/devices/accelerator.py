@@ -25,6 +25,11 @@ def prepare(device: torch.device) -> None:
         torch.backends.cudnn.benchmark = True
 
 
+def free_memory(device: torch.device) -> int:
+    """Bytes of a GPU that nobody uses."""
+    return torch.cuda.mem_get_info(device)[0]
+
+
 @contextmanager
 def tf32(allowed: bool) -> Iterator[None]:
     """Whether single-precision products may be computed in TF32, for a while."""
@@ -41,6 +46,30 @@ def full_precision() -> Iterator[None]:
     """No TF32 in matrix products: where ranks are counted, the last bits decide."""
     with tf32(allowed=False):
         yield
+
+
+@contextmanager
+def half_precision(wanted: bool) -> Iterator[None]:
+    """A GPU's convolutions and products in bf16, for a while; sums and weights stay as they are."""
+    # A cache of cast weights would outlive the step that it belongs to.
+    with torch.autocast("cuda", torch.bfloat16, enabled=wanted, cache_enabled=False):
+        yield
+
+
+class CompiledForOneShape:
+    """A net that is compiled for the first shape it meets, which is that of nearly all batches.
+
+    Compiling takes most of a minute, so for the rest of an epoch the plain net is good enough.
+    """
+
+    def __init__(self, net: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self._plain = net
+        self._compiled = torch.compile(net, dynamic=False)
+        self._shape: torch.Size | None = None
+
+    def __call__(self, images: torch.Tensor) -> torch.Tensor:
+        self._shape = self._shape or images.shape
+        return (self._compiled if images.shape == self._shape else self._plain)(images)
 
 
 class Lane:

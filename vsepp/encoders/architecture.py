@@ -24,6 +24,8 @@ class Design:
     dim: int = 1024
     word_dim: int = 300
     caption_encoder: Literal["gru", "bag"] = "gru"  # of the words one after another, or their mean
+    bidirectional: bool = False  # a second GRU reads the caption from its end
+    pooling: Literal["last", "mean", "max", "gpo"] = "last"  # of the GRU's states
     similarity: str = "inner_product"
     normalize_images: bool = True
     normalize_features: bool = True

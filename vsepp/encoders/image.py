@@ -1,11 +1,13 @@
 """The image encoder: phi and W_f (Eq. 1)."""
 
 import math
+from collections.abc import Callable
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 
+from vsepp.devices import CompiledForOneShape, Precision, half_precision
 from vsepp.encoders.backbones import Backbone
 
 EPSILON = 1e-6  # a vector of zeros stays one, instead of turning into NaN
@@ -36,6 +38,8 @@ class ImageEncoder(nn.Module):
         self.normalize = normalize  # Sec. 3: VSE0 keeps the image norm; it helped the baseline
         self.normalize_features = normalize_features  # differs from the paper: the release does so
         self.absolute = absolute  # Sec. 3.5: Order0
+        self._compiled: Callable[[Tensor], Tensor] | None = None
+        self._learns_in_halves = False
         self.linear = nn.Linear(backbone.num_features, dim)
         bound = math.sqrt(6 / (backbone.num_features + dim))
         nn.init.uniform_(self.linear.weight, -bound, bound)
@@ -48,12 +52,24 @@ class ImageEncoder(nn.Module):
             self.backbone.eval()
         return self
 
+    def learn_quickly(self, precision: Precision, compiled: bool = False) -> None:
+        """On a GPU, from now on: in this precision, and compiled, but only in training mode."""
+        if next(self.backbone.parameters(), torch.empty(0)).is_cuda:
+            self.backbone.to(memory_format=torch.channels_last)
+            self._learns_in_halves = precision == "bf16"
+            if compiled:
+                self._compiled = CompiledForOneShape(self.backbone)
+
     def features(self, images: Tensor) -> Tensor:
         """phi(i)."""
         # images (M, 3, S, S) or (M, K, 3, S, S) -> features (M, D_phi)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.finetune):
-            features: Tensor = self.backbone(images)
-        return features
+        net = self._compiled if self._compiled and self.training else self.backbone
+        with (
+            torch.set_grad_enabled(torch.is_grad_enabled() and self.finetune),
+            half_precision(self._learns_in_halves and self.training),
+        ):
+            features = net(images)
+        return features.to(self.linear.weight.dtype)
 
     def forward(self, images: Tensor) -> Tensor:
         # images (M, 3, S, S) or (M, K, 3, S, S), or features (M, D_phi) made before -> vectors (M, D)

@@ -10,7 +10,11 @@ from vsepp.errors import WrongRequest
 from vsepp.experiments.recipe import Recipe
 
 
-def check_that_each_has_a_pair(recipe: Recipe, processes: Processes) -> None:
+def check_that_work_can_be_shared(recipe: Recipe, processes: Processes) -> None:
+    if processes.number > 1 and recipe.loss.nested:
+        raise WrongRequest(
+            "Nested vectors are learned by one process: leave torchrun away, or set loss.nested=[]"
+        )
     if processes.number > recipe.batch_size:
         raise WrongRequest(
             f"{processes.number} processes share batches of {recipe.batch_size} pairs, and some would "

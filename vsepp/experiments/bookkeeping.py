@@ -24,7 +24,7 @@ class Bookkeeping:
     ) -> None:
         self.recipe, self.setup, self.keeper, self.num_steps = recipe, setup, keeper, num_steps
         self.health = HealthCheck(recipe)
-        self.journal = Journal(keeper.into, epochs_done)
+        self.journal = Journal(keeper.into, recipe.batch_size, epochs_done)
         num_epochs = sum(phase.epochs for phase in recipe.phases)
         best = keeper.best.validation.rsum if keeper.best else 0.0
         self.progress = TrainingProgress(
@@ -52,8 +52,8 @@ class Bookkeeping:
             self.setup.model.similarity,
             torch.from_numpy(self.setup.validation.image_of_caption),
         )
-        self.health.look(epoch, self.num_steps, images, captions)
         result = Retrieval.from_vectors(images, captions, owners, similarity)
+        self.health.look(epoch, self.num_steps, images, captions, result.rsum)
         is_best = self.keeper.is_best(result)
         ways = similarity, self.recipe.loss.margin, self.recipe.batch_size
         seen = behaviour(images, captions, owners, *ways)

@@ -30,7 +30,7 @@ def solve(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
     correlations = fit_by_correlation(setup.model, setup.learned, recipe.ridge)
     result = evaluate(setup.model, setup.validation)
     seconds = time.perf_counter() - started
-    with Journal(into) as journal:
+    with Journal(into, recipe.batch_size) as journal:
         mean = float(1 - correlations.mean())  # what is not correlated is the loss
         journal.epoch(Epoch(1, 1, 0.0, mean, len(setup.learned), seconds), 1, result, is_best=True)
     notes = {

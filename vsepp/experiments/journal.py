@@ -12,13 +12,15 @@ from vsepp.evaluation.retrieval import Retrieval
 from vsepp.training.loop import Epoch, Step
 
 METRICS = "metrics.jsonl"
+OFTEN = 10  # steps between two losses that are written down: reading one waits for the device
 
 
 class Journal:
     """A line per epoch and a curve per figure; a resumed run goes on where the last one stopped."""
 
-    def __init__(self, folder: Path, epochs_done: int = 0) -> None:
+    def __init__(self, folder: Path, batch_size: int, epochs_done: int = 0) -> None:
         self.folder = folder
+        self.batch_size = batch_size
         self.epochs_done = epochs_done
         self._steps = 0
 
@@ -42,8 +44,9 @@ class Journal:
         self._board.close()
 
     def step(self, step: Step) -> None:
-        self._steps += 1
-        if self._steps % 10 == 0:  # reading a loss waits for the device
+        before = self._steps
+        self._steps += -(-step.num_pairs // self.batch_size)  # it may stand for several batches
+        if self._steps // OFTEN > before // OFTEN:
             self._board.add_scalar("train/loss", step.loss.item(), self._steps)
 
     def epoch(

@@ -10,8 +10,8 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from vsepp.data.batches import Pictures
 from vsepp.data.captioned import CaptionedImage, CaptionedImages
+from vsepp.data.decoded import DecodedPictures
 from vsepp.data.features import ORIGIN
 from vsepp.data.pictures import View
 from vsepp.devices import best_device, prepare
@@ -98,7 +98,7 @@ def _write_split(
     with torch.inference_mode(), bars as progress:
         bar = progress.add_task(stem, total=len(items))
         done = 0
-        for images in Pictures(items, view, memory=0).batches():
+        for images in DecodedPictures(items, view, memory=0).batches():
             rows[done : done + len(images)] = net(images.to(net.mean.device)).float().cpu().numpy()
             done += len(images)
             progress.update(bar, completed=done)

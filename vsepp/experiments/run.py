@@ -1,7 +1,7 @@
 """The one place where learning is wired together: recipe + data -> the best snapshot."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -10,17 +10,19 @@ from pathlib import Path
 import torch
 
 from vsepp.data.captioned import CaptionedImages
-from vsepp.devices import OthersGone, Processes, best_device, join, prepare
+from vsepp.devices import ALONE, OthersGone, Processes, best_device, join, prepare
 from vsepp.equations.losses import LOSSES
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.evaluation.retrieval import embed
-from vsepp.experiments.agreement import check_that_each_has_a_pair
+from vsepp.experiments.agreement import check_that_work_can_be_shared
 from vsepp.experiments.bookkeeping import Bookkeeping
 from vsepp.experiments.closed_form import solve
 from vsepp.experiments.keeper import Keeper, Run, has_something_to_resume
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
-from vsepp.experiments.setup import set_up
-from vsepp.training.loop import Epoch, Phase, Step, adam, steps_and_epochs
+from vsepp.experiments.setup import Setup, set_up
+from vsepp.training import fast, loop
+from vsepp.training.average import RunningAverage
+from vsepp.training.loop import Epoch, Phase, Step, adam
 
 
 def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False) -> Run:
@@ -33,20 +35,21 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
     if recipe.method == "correlation":
         return processes.as_first(lambda: solve(recipe, data, into))
     phases = [_phase(keys, recipe.loss) for keys in recipe.phases]
-    check_that_each_has_a_pair(recipe, processes)
+    check_that_work_can_be_shared(recipe, processes)
     resumes = processes.as_first(lambda: has_something_to_resume(into, resume))
     torch.manual_seed(recipe.seed)
     device = best_device()
     prepare(device)
     setup = set_up(recipe, data, device, processes)
-    ways = recipe.batch_size, recipe.data.crop, recipe.seed
-    batches = setup.learned.batches(*ways, share=processes.share)
-    optimizer = adam(setup.model)
+    ways = recipe.batch_size, recipe.data.crop, recipe.seed, recipe.model.word_dropout
+    batches = setup.learned.batches(*ways, processes.share)
+    optimizer = adam(setup.model, recipe.net_share)
+    average = RunningAverage(setup.model, recipe.averaging) if recipe.averaging else None
     notes = {"data": data.name, "left_out": len(data.left_out)}
-    keeper = Keeper(recipe, notes, setup, optimizer, into)
+    keeper = Keeper(recipe, notes, setup, optimizer, average, into)
     batches.epoch = keeper.go_back(processes) if resumes else 0
     books = Bookkeeping(recipe, setup, keeper, batches.epoch, len(batches))
-    events = steps_and_epochs(
+    events = walk_for(recipe, setup, device, processes)(
         setup.model,
         batches,
         phases,
@@ -56,7 +59,7 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
         device=device,
         optimizer=optimizer,
         epochs_done=batches.epoch,
-        processes=processes,
+        average=average,
     )
     processes.throw_own_dice(recipe.seed, batches.epoch)
     with _what_is_left_is_said(keeper, processes):
@@ -70,7 +73,8 @@ def _follow(events: Iterator[Step | Epoch], books: Bookkeeping, processes: Proce
     with books if processes.is_first else nullcontext():
         for event in events:
             if isinstance(event, Epoch):
-                vectors = embed(setup.model, setup.validation, processes)
+                with keeper.model_to_keep():
+                    vectors = embed(setup.model, setup.validation, processes)
                 keeper.best = processes.as_first(partial(books.epoch, event, *vectors))
                 processes.throw_own_dice(seed, event.number)
             elif processes.is_first:
@@ -94,10 +98,23 @@ def _what_is_left_is_said(keeper: Keeper, processes: Processes) -> Iterator[None
         raise
 
 
+def walk_for(
+    recipe: Recipe, setup: Setup, device: torch.device, processes: Processes = ALONE
+) -> Callable[..., Iterator[Step | Epoch]]:
+    """The fast loop; the plain one where a net learns on a CPU, or where batches are divided."""
+    if recipe.chunk_size or processes.number > 1 or recipe.precision == "float64":
+        chunk_size = recipe.chunk_size or None
+        return partial(loop.steps_and_epochs, chunk_size=chunk_size, processes=processes)
+    if setup.learns_a_net and device.type == "cpu" and not recipe.loss.nested:
+        return loop.steps_and_epochs  # its time is the net's
+    return partial(fast.steps_and_epochs, nested=recipe.loss.nested, precision=recipe.precision)
+
+
 def _phase(keys: PhaseKeys, settings: LossKeys) -> Phase:
     if keys.loss not in LOSSES:
         raise WrongRequest(f"There is no loss {keys.loss!r}. Known: {', '.join(LOSSES)}.")
     loss = LOSSES[keys.loss]
     # Each loss takes the keys that it has a parameter for.
     taken = {k: v for k, v in asdict(settings).items() if k in inspect.signature(loss).parameters}
-    return Phase(keys.epochs, keys.learning_rate, partial(loss, **taken))
+    course = keys.learning_rate, partial(loss, **taken), keys.schedule, keys.warm_up
+    return Phase(keys.epochs, *course)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vsepp.devices import Precision
+from vsepp.devices import Precision, half_precision
 from vsepp.encoders.caption import CaptionEncoder
 from vsepp.encoders.image import EPSILON
 from vsepp.encoders.recurrence import Driven, PlainWalker, driven, last_states
@@ -36,7 +36,7 @@ class Captions(Protocol):
 def captions_for(
     encoder: nn.Module, device: torch.device, precision: Precision, num_captions: int
 ) -> Captions:
-    if not isinstance(encoder, CaptionEncoder):
+    if not isinstance(encoder, CaptionEncoder) or not encoder.is_the_papers:
         return Padded(encoder, precision)
     if device.type == "cpu":
         return StepByStep(encoder)
@@ -105,9 +105,7 @@ class Padded:
 
     def finish(self, begun: tuple[Tensor, Tensor]) -> Tensor:
         words, lengths = begun
-        half = self.precision == "bf16" and words.is_cuda
-        # A cache of cast weights would outlive the step that it belongs to.
-        with torch.autocast("cuda", torch.bfloat16, enabled=half, cache_enabled=False):
+        with half_precision(self.precision == "bf16" and words.is_cuda):
             vectors: Tensor = self.encoder(words, lengths)
         return vectors.float()
 

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from vsepp.data.captioned import CaptionedImage
+from vsepp.data.crops import RANDOM_CROPS, draws
+from vsepp.data.decoded import DecodedPictures
+from vsepp.data.gallery import Gallery
+from vsepp.data.pictures import View
+from vsepp.data.resampling import resampled
+
+SIZES = [(60, 40), (40, 60), (48, 48), (200, 41)]
+INDICES = np.array([3, 0, 1, 1, 2, 0])
+needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    folder, generator = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    items = []
+    for number, (width, height) in enumerate(SIZES):
+        noise = generator.integers(0, 256, (height // 4, width // 4, 3), dtype=np.uint8)
+        file = folder / f"{number}.png"
+        Image.fromarray(noise).resize((width, height), Image.Resampling.BICUBIC).save(file)
+        items.append(CaptionedImage(str(number), file, ("a caption",), "train"))
+    return DecodedPictures(items, View(size=32, resize=40))
+
+
+@pytest.fixture(scope="module")
+def gallery(pictures):
+    return Gallery.of(pictures, torch.device("cpu"))
+
+
+def test_it_cuts_the_middle_as_pillow_does(pictures, gallery):
+    assert len(gallery) == len(pictures)
+    assert torch.equal(gallery.fixed(INDICES), pictures.fixed(INDICES))
+    for ours, expected in zip(gallery.batches(3), pictures.batches(3), strict=True):
+        assert torch.equal(ours, expected)
+
+
+def test_it_cuts_the_papers_random_crops_as_pillow_does(pictures, gallery):
+    drawn = draws("random", len(INDICES), (0,))
+    ours, expected = (kind.random(INDICES, "random", drawn) for kind in (gallery, pictures))
+    assert torch.equal(ours, expected)
+
+
+def test_it_scales_the_releases_random_crops_as_pillow_does(pictures, gallery):
+    for seed in range(20):
+        drawn = draws("random_resized", len(INDICES), (seed,))
+        ours, expected = (
+            kind.random(INDICES, "random_resized", drawn) for kind in (gallery, pictures)
+        )
+        # Pillow rounds twice: after the rows, and after the columns
+        assert (ours.int() - expected.int()).abs().max() <= 1
+
+
+@needs_a_gpu
+@pytest.mark.parametrize("crop", RANDOM_CROPS)
+def test_a_gpu_cuts_the_same(pictures, gallery, crop):
+    there = Gallery.of(pictures, torch.device("cuda"))
+    assert torch.equal(there.fixed(INDICES).cpu(), gallery.fixed(INDICES))
+    for seed in range(20):
+        drawn = draws(crop, len(INDICES), (seed,))
+        ours = there.random(INDICES, crop, drawn)
+        assert ours.is_contiguous(memory_format=torch.channels_last)
+        difference = ours.cpu().int() - gallery.random(INDICES, crop, drawn).int()
+        assert difference.abs().max() <= (0 if crop == "random" else 1)
+
+
+def test_a_box_of_one_colour_stays_so():
+    pixels = torch.full((50 * 30, 3), 77, dtype=torch.uint8)
+    box = torch.tensor([[5, 3, 41, 20, 1]])
+    assert (resampled(pixels, torch.tensor([[0, 50, 30]]), box, 16) == 77).all()
