@@ -176,31 +176,29 @@ def large_batch_table() -> str:
 
 
 def shared_training_table() -> str:
+    if not records_of("distributed"):
+        return "Not measured yet: `python benchmarks/distributed.py`, on two cores with nothing else to do."
     measured = latest("distributed")
-    head = (
+    lines = [
         "| recipe | pairs of a batch | one process, ms a step | two processes | times as fast | "
-        "in processor time | share of a core that one process got |\n|---|" + 6 * "---:|"
-    )
-    lines = [head]
+        "others' share of the cores |\n|---|" + 5 * "---:|"
+    ]
     for recipe in ("demo-vse++", "default"):
         row = measured[recipe]
-        wall, processor = row["wall"], row["processor"]
-        cells = (
-            spread(wall["one_process_ms"]),
-            spread(wall["two_processes_ms"]),
-            spread(wall["times_as_fast"], 2),
-            spread(processor["times_as_fast"], 2),
-            spread(row["busy"], 2),
-        )
+        times = (spread(row[name]) for name in ("one_process_ms", "two_processes_ms"))
+        cells = (*times, spread(row["times_as_fast"], 2), spread(row["others"], 2))
         lines.append(f"| `{recipe}` | {row['batch']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def latest(name: str) -> dict[str, Any]:
     """What the last run of a benchmark measured."""
-    records = (ROOT / "benchmarks" / "records").glob(f"????-??-??-{name}/record.json")
-    measured: dict[str, Any] = json.loads(max(records).read_text())["measured"]
+    measured: dict[str, Any] = json.loads(max(records_of(name)).read_text())["measured"]
     return measured
+
+
+def records_of(name: str) -> list[Path]:
+    return list((ROOT / "benchmarks" / "records").glob(f"????-??-??-{name}/record.json"))
 
 
 def spread(values: dict[str, Any] | None, digits: int | None = None) -> str:
