@@ -93,8 +93,9 @@ class Keeper:
 
     def add_graphs(self) -> None:
         """They take seconds to make, so only the snapshot that is kept gets them."""
-        if self.best is not None and self.recipe.graphs:
-            Snapshot.load(self.into).save(self.into)
+        graphs, half = self.recipe.graphs, self.recipe.half
+        if self.best is not None and (graphs or half):
+            Snapshot.load(self.into).save(self.into, graphs, half)
 
     def what_is_left(self) -> str:
         if self.best is None:

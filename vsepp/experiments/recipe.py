@@ -112,6 +112,7 @@ class Recipe:
     protocol: str = "full"  # of the test
     save_every: float = 20.0  # seconds that a killed run may lose, beside its unfinished epoch
     graphs: bool = True  # ONNX graphs beside the weights, for use without torch
+    half: bool = False  # store the weights that are kept in half precision
     fidelity: Literal["release", "paper"] = "release"  # to the code that was run, or to the text
     expect: Expectation | None = None
 
