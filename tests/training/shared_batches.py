@@ -17,6 +17,7 @@ from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import LOSSES, max_of_hinges, sum_of_hinges
 from vsepp.evaluation.retrieval import embed, evaluate
+from vsepp.experiments.setup import with_features
 from vsepp.training.chunks import backward_in_chunks
 from vsepp.training.gradients import backward, sum_over
 from vsepp.training.loop import Phase, train, trained_parameters
@@ -181,6 +182,8 @@ def _evaluation(processes):
     ):
         alone, shared = embed(model, pairs), embed(model, pairs, processes)
         apart[f"vectors, {name}"] = _apart(alone, shared)
+        features = [with_features(model, pairs, who).features for who in (ALONE, processes)]
+        apart[f"features, {name}"] = _apart(*([tensor] for tensor in features))
         same = evaluate(model, pairs) == evaluate(model, pairs, processes=processes)
         apart[f"recalls, {name}"] = float(not same)
     return apart

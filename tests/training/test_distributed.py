@@ -31,6 +31,7 @@ def apart(tmp_path_factory):
         ("batch norm", 4, 1e-12),
         ("20 steps", 2, 1e-9),
         ("vectors", 3, 1e-12),
+        ("features, ", 3, 1e-12),
         ("recalls", 3, 0.0),
     ],
 )
