@@ -150,10 +150,9 @@ def evaluate(
     result, left_out = measure(snapshot, data, split, protocol, _on_error(changes))
     if left_out:
         _say(summary(left_out))
-    if as_json:
-        print(json.dumps(result.as_dict()))
-    else:
-        print(text([(snapshot.name, result)]))
+    if not _speaks():
+        return
+    print(json.dumps(result.as_dict()) if as_json else text([(snapshot.name, result)]))
 
 
 @verb
@@ -170,7 +169,8 @@ def reproduce(
     from vsepp.experiments.reproduce import reproduce as reproduce_row
 
     report = reproduce_row(row, data, into, changes or ())
-    print(json.dumps(report.as_dict()) if as_json else report.text())
+    if _speaks():
+        print(json.dumps(report.as_dict()) if as_json else report.text())
 
 
 @verb
@@ -430,9 +430,23 @@ def _name(figure: "Figure") -> None:
     print(figure.page)
 
 
+def _speaks() -> bool:
+    """torchrun numbers the processes that it starts; one of them speaks for all."""
+    return _rank() == "0"
+
+
+def _rank() -> str:
+    return os.environ.get("RANK", "0") if "WORLD_SIZE" in os.environ else "0"
+
+
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+    if _speaks():
+        print(text, file=sys.stderr)
 
 
 def _complain(reason: object) -> None:
-    _say(f"vsepp: {reason}")
+    """In full once; but other processes may have reasons of their own: a disk, a path, a GPU."""
+    if _speaks():
+        _say(f"vsepp: {reason}")
+    else:
+        print(f"vsepp (process {_rank()}): {str(reason).splitlines()[0]}", file=sys.stderr)

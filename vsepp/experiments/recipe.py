@@ -100,7 +100,8 @@ class Recipe:
     ridge: float = 0.01  # of correlation
     batch_size: int = 128
     chunk_size: int = 0  # pairs embedded at once, for batches larger than memory; 0: all
-    precision: Literal["float32", "tf32", "bf16"] = "bf16"  # of a GPU's products while learning
+    # Of a GPU's products while learning; float64, for all numbers on any device, compares runs.
+    precision: Literal["float64", "float32", "tf32", "bf16"] = "bf16"
     compiled: bool = False  # on a GPU the net; pays where it is trained for minutes
     gradient_clip: float = 2.0  # 0: none
     net_share: float = 1.0  # a fine-tuned net learns at this share of the learning rate
@@ -204,6 +205,10 @@ def _check(recipe: Recipe) -> None:
         (
             not (recipe.chunk_size and recipe.loss.nested),
             "Batches in chunks learn no nested vectors: set chunk_size=0 or loss.nested=[].",
+        ),
+        (
+            not (recipe.precision == "float64" and recipe.loss.nested),
+            "In double precision no nested vectors are learned: set loss.nested=[].",
         ),
         (0 <= recipe.data.wrong_captions <= 1, "data.wrong_captions takes 0 to 1."),
         (0 <= recipe.averaging < 1, "averaging takes 0 to just below 1."),
