@@ -121,6 +121,20 @@ def whole_run_table() -> str:
     return "\n".join(lines)
 
 
+def pictures_table() -> str:
+    measured = latest("train_pictures-gpu")
+    lines = ["| ResNet152, RC, batch 128 | frozen, pictures/s | fine-tuned, pictures/s |\n|---|---:|---:|"]
+    for suffix, words in (
+        ("_net_alone", "the net alone, forward or forward and backward"),
+        ("", "`training.fast`, pictures on the GPU"),
+        ("_obvious", "DataLoader with 16 workers, eager single precision"),
+    ):
+        cells = (spread(measured[f"{way}{suffix}_per_second"]) for way in ("frozen", "finetuned"))
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    ratios = (spread(measured[f"{way}_to_net_alone"], 2) for way in ("frozen", "finetuned"))
+    return "\n".join([*lines, f"| ours to the net alone | {' | '.join(ratios)} |"])
+
+
 def order_table() -> str:
     order, cpu = latest("order-gpu"), latest("order")
     rows = {
@@ -225,6 +239,7 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/performance.md": {
         "training": training_table,
         "whole run": whole_run_table,
+        "pictures": pictures_table,
         "order": order_table,
         "order step": order_step_table,
         "evaluation": evaluation_table,
