@@ -123,7 +123,9 @@ def whole_run_table() -> str:
 
 def pictures_table() -> str:
     measured = latest("train_pictures-gpu")
-    lines = ["| ResNet152, RC, batch 128 | frozen, pictures/s | fine-tuned, pictures/s |\n|---|---:|---:|"]
+    lines = [
+        "| ResNet152, RC, batch 128 | frozen, pictures/s | fine-tuned, pictures/s |\n|---|---:|---:|"
+    ]
     for suffix, words in (
         ("_net_alone", "the net alone, forward or forward and backward"),
         ("", "`training.fast`, pictures on the GPU"),
