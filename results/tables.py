@@ -199,7 +199,7 @@ def shared_training_table() -> str:
         "| recipe | pairs of a batch | one process, ms a step | two processes | times as fast | "
         "others' share of the cores |\n|---|" + 5 * "---:|"
     ]
-    for recipe in ("demo-vse++", "default"):
+    for recipe in ("demo-vse++", "scratch"):
         row = measured[recipe]
         times = (spread(row[name]) for name in ("one_process_ms", "two_processes_ms"))
         cells = (*times, spread(row["times_as_fast"], 2), spread(row["others"], 2))
