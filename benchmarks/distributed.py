@@ -2,7 +2,7 @@
 
     python benchmarks/distributed.py      five minutes on two CPU cores that have nothing else to do
 
-The demo's VSE++ (the small net on pictures of 64 px, batch norms that learn) and the recipe `default`
+The demo's VSE++ (the small net on pictures of 64 px, batch norms that learn) and the recipe `scratch`
 (96 px, random crops) on scenes of the built-in world: the same batches, by one process and by two that share
 each of them, window by window in turns. Two processes also exchange vectors, moments of batch norms and
 gradients. Windows in which other programs used the cores are thrown away, as far as there are better ones.
