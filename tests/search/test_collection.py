@@ -175,6 +175,13 @@ def test_what_the_server_needs_of_a_photo(collection, scenes):
         collection.search("a red circle", k=0)
 
 
+@pytest.mark.parametrize("key", ["0", "-1", "007", "x", "", "1.0", "\u0661", str(2**63), "9" * 400])
+def test_what_is_no_key_finds_no_photo(collection, key):
+    assert collection.photo(key) is None
+    with pytest.raises(WrongRequest, match="There is no photo"):
+        collection.search(like=key)
+
+
 def test_an_empty_collection_answers(embedder, tmp_path):
     with vsepp.Collection.create(tmp_path / "photos.vse", embedder) as collection:
         found = collection.search("a red circle")

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import vsepp
-from vsepp.search.photos import Photos, exists
+from tests.models import SCENES
+from vsepp.search.photos import Photos
+from vsepp.search.sqlite_file import exists
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +23,7 @@ import vsepp
 from vsepp.search import adding
 
 adding.BATCH = 4  # many commits, many moments between them
-embedder = vsepp.load()
+embedder = vsepp.load(sys.argv[3])
 print("ready", flush=True)
 with vsepp.Collection.open_or_create(sys.argv[1], embedder) as collection:
     for report in collection.adding(sys.argv[2]):
@@ -30,7 +32,7 @@ with vsepp.Collection.open_or_create(sys.argv[1], embedder) as collection:
 
 
 def start(path, scenes):
-    words = [sys.executable, "-c", ADDING, str(path), str(scenes)]
+    words = [sys.executable, "-c", ADDING, str(path), str(scenes), str(SCENES)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     return process
@@ -66,6 +68,7 @@ def check_and_finish(path, scenes, embedder):
         assert (report.added, report.unchanged) == (100 - before, before)
     with closing(Photos.open(path)) as photos:
         _, metadata, vectors = photos.after(0, 1000)
+        assert set(photos.folders().values()) == {10}  # of ten folders, counted right as well
     assert Counter(item.path for item in metadata) == Counter(map(str, scenes.rglob("*.png")))
     expected = embedder.embed_images(item.path for item in metadata)
     np.testing.assert_allclose(vectors, expected, atol=2e-3)

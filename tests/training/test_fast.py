@@ -10,6 +10,7 @@ from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import k_hardest_hinges, max_of_hinges, sum_of_hinges
 from vsepp.training import fast, loop
+from vsepp.training.average import RunningAverage
 from vsepp.training.loop import Epoch, Phase, Step, adam
 
 needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -95,6 +96,20 @@ def test_it_is_the_walk_of_another_optimiser_too(pairs):
         losses.append([event.loss for event in events if isinstance(event, Epoch)])
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     assert losses[1][2] < losses[1][0]
+
+
+def test_it_follows_the_same_rates_and_averages_the_same_weights(pairs):
+    phases = [Phase(2, 2e-3, sum_of_hinges, "cosine", warm_up=0.2), Phase(1, 1e-3, max_of_hinges)]
+    averages = []
+    for walk in (loop, fast):
+        model = small_model()
+        average = RunningAverage(model, 0.9)
+        for _ in walk.steps_and_epochs(model, pairs.batches(32), phases, average=average):
+            pass
+        averages.append(average.weights)
+        assert any((a != b).any() for a, b in zip(average.weights, model.parameters(), strict=True))
+    for ours, expected in zip(*averages, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-3, atol=5e-4)
 
 
 # ---- its contract

@@ -7,6 +7,7 @@ and the next one goes on from there.
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 
 from PIL import Image
@@ -15,9 +16,12 @@ from vsepp.data.ahead import made_ahead
 from vsepp.errors import WrongRequest
 from vsepp.search.duplicates import look_of
 from vsepp.search.embedder import BATCH, Embedder
-from vsepp.search.photos import Embedded, Known, Photos
+from vsepp.search.photos import Embedded, Known, Photo, Photos
 from vsepp.search.reading import Read, read
 from vsepp.search.walk import Broken, File, files_below
+
+PIECE = 8  # files that a thread reads in one go: the threads are through at nearly the same time
+AHEAD = 4 * BATCH  # files that are read at most before the net has seen them
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,21 @@ def _read_ahead(
     files: Sequence[File], photos: Photos, embedder: Embedder
 ) -> Iterator[list[Read | Broken]]:
     """Batches of files, read and decoded in threads while the net is busy."""
-    short_side = embedder.architecture.resize
-    batches = [files[start : start + BATCH] for start in range(0, len(files), BATCH)]
-    return made_ahead(
-        batches, lambda batch: [read(file, short_side, photos.of_content) for file in batch]
-    )
+    view = embedder.architecture.view
+    sizes = photos.sizes()
+
+    def made_before(photo: Photo) -> Embedded | None:
+        # The same content has the same size: few photos need to be looked up.
+        return photos.of_content(photo.content) if photo.size in sizes else None
+
+    def read_piece(piece: Sequence[File]) -> list[Read | Broken]:
+        return [read(file, view, made_before) for file in piece]
+
+    pieces = (files[start : start + PIECE] for start in range(0, len(files), PIECE))
+    done = made_ahead(pieces, read_piece, ahead=AHEAD // PIECE)
+    waiting = chain.from_iterable(done)
+    while batch := list(islice(waiting, BATCH)):
+        yield batch
 
 
 def _store(
@@ -95,7 +109,7 @@ def _store(
 
 def _embedded(batch: list[Read], embedder: Embedder) -> Iterator[Embedded]:
     pictures = [item.made for item in batch if isinstance(item.made, Image.Image)]
-    vectors = iter(embedder.embed_images(pictures))
+    vectors = iter(embedder.embed_pixels(map(embedder.architecture.view.cut, pictures)))
     for item in batch:
         if isinstance(item.made, Embedded):
             yield item.made

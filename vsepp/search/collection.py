@@ -1,5 +1,6 @@
 """A photo folder made searchable: one SQLite file, searched with words, photos or both."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -22,10 +23,14 @@ from vsepp.search.identity import check_model, find_model, model_of
 from vsepp.search.index import Hit, Index
 from vsepp.search.large import index_of, keep_graph, named_index_of
 from vsepp.search.live import LiveIndex
-from vsepp.search.photos import Photo, Photos, exists
+from vsepp.search.photos import Photo, Photos
 from vsepp.search.query import Query, understood
 from vsepp.search.similarity import Vectors
+from vsepp.search.sqlite_file import exists
+from vsepp.search.suspects import Suspect
 from vsepp.search.where import Where
+
+KEY = re.compile("[1-9][0-9]{0,17}")
 
 
 class Collection:
@@ -81,7 +86,12 @@ class Collection:
 
     def photo(self, key: str) -> Photo | None:
         """What is known of a photo, or None where there is none with this key."""
-        return self._photos.photo(int(key)) if key.isdecimal() else None
+        number = _number(key)
+        return None if number is None else self._photos.photo(number)
+
+    def folders(self) -> dict[str, int]:
+        """Every folder with photos in it, and how many there are: those of its folders apart."""
+        return self._photos.folders()
 
     # ---- adding -----------------------------------------------------------------------------
 
@@ -139,7 +149,7 @@ class Collection:
         """The captions in a file, one a line, that fit a photo best."""
         if image is None:
             raise WrongRequest("Give the photo that the captions shall fit: --image FILE.")
-        hits = best_captions(self.embedder, image, file, k)
+        hits = best_captions(self.embedder, _guarded(image), file, k)
         return Found(None, _name(image), hits=hits)
 
     def close(self) -> None:
@@ -161,10 +171,11 @@ class Collection:
         if image is not None and like is not None:
             raise WrongRequest("Give a photo or the key of one, not both.")
         if image is not None:
-            return self.embedder.embed_images([image])
+            return self.embedder.embed_images([_guarded(image)])
         if like is None:
             return None
-        vectors = self._photos.vectors([int(like)] if like.isdecimal() else [])
+        number = _number(like)
+        vectors = self._photos.vectors([] if number is None else [number])
         if not vectors:
             raise WrongRequest(f"There is no photo {like!r} in {self.path}.")
         return np.array(list(vectors.values()))
@@ -189,6 +200,16 @@ class Collection:
 
 def _name(image: Picture | None) -> str | None:
     return str(image) if isinstance(image, (str, Path)) else None
+
+
+def _guarded(image: Picture) -> Picture:
+    """A file may be anything: a bomb, or what a decoder would run a program for."""
+    return Suspect(Path(image)) if isinstance(image, (str, Path)) else image
+
+
+def _number(key: str) -> int | None:
+    """A photo's number as its key says it, no more of them than SQLite can count."""
+    return int(key) if KEY.fullmatch(key) else None
 
 
 def _best_of(index: Index, vector: Vectors, where: Where, k: int) -> list[Hit]:

@@ -36,7 +36,7 @@ class Embedder:
                 "or was told to make none (graphs=false). Snapshot.load(folder).save(folder) adds them."
             )
         self.vocabulary = Vocabulary.load(self.folder / "tokenizer.json")
-        self._image, self._caption = (onnxruntime.InferenceSession(str(graph)) for graph in graphs)
+        self._image, self._caption = map(_session, graphs)
 
     @property
     def dim(self) -> int:
@@ -49,15 +49,20 @@ class Embedder:
 
     def embed_images(self, pictures: Iterable[Picture]) -> Vectors:
         """Vectors (N, D) of files, open pictures or anything with `open(short_side)`."""
+        view = self.architecture.view
+        return self.embed_pixels(view.cut(view.resized(picture)) for picture in pictures)
+
+    def embed_pixels(self, cut: Iterable[Pixels]) -> Vectors:
+        """Vectors (N, D) of pictures that are cut as the net sees them."""
         if self.architecture.takes_features:
             raise WrongRequest(
                 f"{self.folder} was trained on {self.architecture.backbone}, without the net that "
                 "made them: it embeds features (embed_features), not pictures. To put the net into the "
                 "snapshot, train with --set model.backbone=NAME --set model.weights=FILE."
             )
-        pixels = map(self._pixels, pictures)
+        waiting = iter(cut)
         vectors = [np.zeros((0, self.dim), dtype=np.float32)]
-        while batch := list(islice(pixels, BATCH)):
+        while batch := list(islice(waiting, BATCH)):
             vectors += self._image.run(None, {"images": np.stack(batch)})
         return np.concatenate(vectors)
 
@@ -84,8 +89,12 @@ class Embedder:
             (vectors[chosen],) = self._caption.run(None, {"words": ids, "lengths": lengths})
         return vectors
 
-    def _pixels(self, picture: Picture) -> Pixels:
-        return self.architecture.view.cut(self.architecture.view.resized(picture))
+
+def _session(graph: Path) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    # Its threads would wait for work by turning in circles, on cores that decode the next photos.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(str(graph), options)
 
 
 def load(folder: Path | str | None = None) -> Embedder:

@@ -87,7 +87,7 @@ class CollectionAnswer(BaseModel):
 
     name: str = Field(examples=["photos"])
     photos: int = Field(examples=[48211])
-    folders: list[Folder] = Field(description="Those of the photos taken last, at most 200.")
+    folders: list[Folder] = Field(description="Those with the most photos, at most 200.")
     words: list[str] = Field(description="Some that the model knows.", examples=[["dog", "snow"]])
     upload_bytes: int = Field(description="The largest photo that may be uploaded.")
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vsepp import kernels
 from vsepp.devices import Lane
+from vsepp.training.loop import SHARE
 
 SMALL = 100_000  # numbers; moving so few takes less time than asking for it
 FEW = 16  # tensors; a net has hundreds, which torch moves with fewer launches
@@ -55,7 +56,8 @@ class AnyOptimizer:
         groups = self.optimizer.param_groups
         before: list[dict[str, Any]] = [dict(group) for group in groups]
         for group in groups:
-            group.update(lr=self.rate, **({"capturable": True} if "capturable" in group else {}))
+            rate = self.rate * group[SHARE] if SHARE in group else self.rate
+            group.update(lr=rate, **({"capturable": True} if "capturable" in group else {}))
         try:
             yield
         finally:

@@ -139,7 +139,7 @@ function showEnd() {
 
 function status(count) {
   const compared = answer.min_score !== null;
-  if (!count) return "Nothing found.";
+  if (!count) return sought.q || sought.like || sought.upload ? "Nothing found." : "";
   if (!compared && !sought.q) return `${many(Math.max(collection?.photos ?? 0, count), "photo")}, newest first`;
   if (!compared) return answer.more ? "Newest first" : `${many(count, "photo")}, newest first`;
   return answer.more ? "Best first" : `${many(count, "photo")}, best first`;
@@ -150,7 +150,7 @@ function fail(error, again) {
   if (error instanceof server.Gone) return whenBack(again);
   if (error.status === 401) {
     grid.replace([]);
-    byId("status").textContent = "";
+    byId("status").textContent = "The token is needed.";
     return locked();
   }
   notify(error.message);
