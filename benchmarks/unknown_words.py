@@ -149,7 +149,7 @@ def _captions_that_lose_words(
     for part in range(PARTS):
         gone = set(known[part::PARTS])
         rest = LikelyWords([word for word in model.vocabulary.words() if word not in gone])
-        stand_ins = {word: found for word in gone if (found := rest.nearest(word))}
+        stand_ins = {word: other for word in gone if (other := rest.nearest(word))}
         for owner, item in enumerate(test):
             for caption in item.captions:
                 words = [word.lower() for word, _ in model.vocabulary.judged(caption)]
