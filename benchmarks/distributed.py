@@ -31,7 +31,7 @@ from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.setup import set_up
 from vsepp.training.loop import Phase, Step, steps_and_epochs
 
-RECIPES, WORLD = ("demo-vse++", "default"), "shapes:1200"
+RECIPES, WORLD = ("demo-vse++", "scratch"), "shapes:1200"
 WINDOWS, STEPS, WARM_UP = 7, 10, 60  # in the second epoch most pictures are in memory
 QUIET, TRIES = 0.03, 60  # of all cores, what others may use; turns that are tried for such windows
 TOGETHER = (0, 1)  # the third process works alone
