@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+NETS = {"box": "the model in the box", "lite0": "EfficientNet-Lite0"}
 COLUMNS = ("r1", "r5", "r10", "median_rank")
 HEAD = (
     "| {} | caption R@1 | R@5 | R@10 | Med r | image R@1 | R@5 | R@10 | Med r | rsum |\n|---|"
@@ -175,6 +176,38 @@ def large_batch_table() -> str:
     return "\n".join(lines)
 
 
+def search_table() -> str:
+    """What searching and indexing take, beside what cannot be saved."""
+    search, index = latest("search"), latest("index")
+    lines = ["| work | beside what cannot be saved |\n|---|---:|"]
+    for dim in (64, 1024):
+        found = search[f"{dim}_dimensions"]
+        for way, words in (("search", ""), ("search_in_a_folder", ", in a folder")):
+            name = f"a search among {search['photos']:,} photos, {dim:,} dimensions{words}"
+            ratio = spread(found[f"{way}_to_tower_and_product"], 2)
+            lines.append(f"| {name} | {ratio} times the time |")
+    for label, words in NETS.items():
+        name = f"indexing {index['photos']:,} photos of 640 x 480, {words}"
+        ratio = spread(index[label]["the_same_in_processor_time"], 2)
+        lines.append(f"| {name} | {ratio} times the speed |")
+    return "\n".join(lines)
+
+
+def indexing_table() -> str:
+    index = latest("index")
+    lines = [
+        "| net | speed by the clock on the wall | memory after 1,000 photos | after 5,000 | slope per 1,000 |\n"
+        "|---|---:|---:|---:|---:|"
+    ]
+    for label, words in NETS.items():
+        found = index[label]
+        memory = found["memory_megabytes"]
+        slope = found["memory_slope_megabytes_per_1000_photos"]
+        ratio = spread(found["speed_to_decode_plus_net"], 2)
+        lines.append(f"| {words} | {ratio} | {memory['after_1000']:,.0f} MB | {memory['after_all']:,.0f} MB | {slope or 0:.2f} MB |")  # fmt: skip
+    return "\n".join(lines)
+
+
 def latest(name: str) -> dict[str, Any]:
     """What the last run of a benchmark measured."""
     records = (ROOT / "benchmarks" / "records").glob(f"????-??-??-{name}/record.json")
@@ -202,6 +235,7 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
         "flickr8k": flickr8k_table,
         "ranking": ranking_table,
         "speed": speed_table,
+        "search": search_table,
     },
     "docs/performance.md": {
         "training": training_table,
@@ -210,6 +244,8 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
         "order step": order_step_table,
         "evaluation": evaluation_table,
         "large batch": large_batch_table,
+        "search": search_table,
+        "indexing": indexing_table,
     },
 }
 
