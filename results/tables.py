@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-NETS = {"box": "the model in the box", "lite0": "EfficientNet-Lite0"}
+NETS = {"small": "a small net at 64 pixels", "lite0": "EfficientNet-Lite0 at 224"}
 COLUMNS = ("r1", "r5", "r10", "median_rank")
 HEAD = (
     "| {} | caption R@1 | R@5 | R@10 | Med r | image R@1 | R@5 | R@10 | Med r | rsum |\n|---|"
@@ -44,6 +44,8 @@ def flickr8k_table() -> str:
     ):
         runs = json.loads((ROOT / "results" / f"{recipe}.json").read_text())["runs"]
         lines.append(row(name, list(runs.values())))
+    box = json.loads((ROOT / "results" / "f8k-best.json").read_text())["runs"]
+    lines.append(row("VSE++, the model in the box", [box["128 dimensions, half precision"]]))
     return "\n".join(lines)
 
 
@@ -122,6 +124,22 @@ def whole_run_table() -> str:
     return "\n".join(lines)
 
 
+def pictures_table() -> str:
+    measured = latest("train_pictures-gpu")
+    lines = [
+        "| ResNet152, RC, batch 128 | frozen, pictures/s | fine-tuned, pictures/s |\n|---|---:|---:|"
+    ]
+    for suffix, words in (
+        ("_net_alone", "the net alone, forward or forward and backward"),
+        ("", "`training.fast`, pictures on the GPU"),
+        ("_obvious", "DataLoader with 16 workers, eager single precision"),
+    ):
+        cells = (spread(measured[f"{way}{suffix}_per_second"]) for way in ("frozen", "finetuned"))
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    ratios = (spread(measured[f"{way}_to_net_alone"], 2) for way in ("frozen", "finetuned"))
+    return "\n".join([*lines, f"| ours to the net alone | {' | '.join(ratios)} |"])
+
+
 def order_table() -> str:
     order, cpu = latest("order-gpu"), latest("order")
     rows = {
@@ -180,10 +198,9 @@ def search_table() -> str:
     """What searching and indexing take, beside what cannot be saved."""
     search, index = latest("search"), latest("index")
     lines = ["| work | beside what cannot be saved |\n|---|---:|"]
-    for dim in (64, 1024):
-        found = search[f"{dim}_dimensions"]
+    for dim, found in search["dimensions"].items():
         for way, words in (("search", ""), ("search_in_a_folder", ", in a folder")):
-            name = f"a search among {search['photos']:,} photos, {dim:,} dimensions{words}"
+            name = f"a search among {search['photos']:,} photos, {int(dim):,} dimensions{words}"
             ratio = spread(found[f"{way}_to_tower_and_product"], 2)
             lines.append(f"| {name} | {ratio} times the time |")
     for label, words in NETS.items():
@@ -208,11 +225,30 @@ def indexing_table() -> str:
     return "\n".join(lines)
 
 
+def shared_training_table() -> str:
+    if not records_of("distributed"):
+        return "Not measured yet: `python benchmarks/distributed.py`, on two cores with nothing else to do."
+    measured = latest("distributed")
+    lines = [
+        "| recipe | pairs of a batch | one process, ms a step | two processes | times as fast | "
+        "others' share of the cores |\n|---|" + 5 * "---:|"
+    ]
+    for recipe in ("demo-vse++", "scratch"):
+        row = measured[recipe]
+        times = (spread(row[name]) for name in ("one_process_ms", "two_processes_ms"))
+        cells = (*times, spread(row["times_as_fast"], 2), spread(row["others"], 2))
+        lines.append(f"| `{recipe}` | {row['batch']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def latest(name: str) -> dict[str, Any]:
     """What the last run of a benchmark measured."""
-    records = (ROOT / "benchmarks" / "records").glob(f"????-??-??-{name}/record.json")
-    measured: dict[str, Any] = json.loads(max(records).read_text())["measured"]
+    measured: dict[str, Any] = json.loads(max(records_of(name)).read_text())["measured"]
     return measured
+
+
+def records_of(name: str) -> list[Path]:
+    return list((ROOT / "benchmarks" / "records").glob(f"????-??-??-{name}/record.json"))
 
 
 def spread(values: dict[str, Any] | None, digits: int | None = None) -> str:
@@ -240,12 +276,16 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/performance.md": {
         "training": training_table,
         "whole run": whole_run_table,
+        "pictures": pictures_table,
         "order": order_table,
         "order step": order_step_table,
         "evaluation": evaluation_table,
         "large batch": large_batch_table,
         "search": search_table,
         "indexing": indexing_table,
+    },
+    "docs/scale.md": {
+        "two processes": shared_training_table,
     },
 }
 

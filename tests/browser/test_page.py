@@ -179,6 +179,8 @@ def test_unknown_words_are_named(page):
     assert page.input_value("#words") == "star"
     page.fill("#words", "a red zeppelin")
     page.wait_for_selector("#notice >> text=“zeppelin”")
+    page.fill("#words", "red circles")
+    page.wait_for_selector("#notice >> text=Taking “circles” for “circle”.")
 
 
 def test_filters_are_chips_and_text_at_once(page):

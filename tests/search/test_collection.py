@@ -104,6 +104,18 @@ def test_unknown_words_are_named(collection):
     assert "fluffy, zebra" in " ".join(found.notes())
 
 
+def test_other_forms_of_known_words_are_taken_for_them(collection):
+    found = collection.search("two RED circles, -squares", k=5)
+    plain = collection.search("two red circle, -square", k=5)
+    assert dict(found.taken_for) == {"circles": "circle", "squares": "square"}
+    assert "circles" not in found.unknown_words
+    assert [hit.key for hit in found] == [hit.key for hit in plain]
+    assert found.min_score == plain.min_score
+    assert "Taking 'circles' for 'circle'." in found.notes()
+    assert found.as_dict()["taken_for"] == {"circles": "circle", "squares": "square"}
+    assert dict(plain.taken_for) == {}
+
+
 @pytest.mark.parametrize(
     "text", ["a quarterly tax report", "the of the of", "zebra crossing", "и так далее", "!!!"]
 )

@@ -44,10 +44,11 @@ class DecodedPictures:
         pictures = [self.resized(index) for index in indices]
         return torch.from_numpy(random_crops(pictures, self.view.size, crop, drawn))
 
-    def batches(self, size: int = 128) -> Iterator[Tensor]:
-        """Every picture once, in order, at most `size` crops at a time."""
+    def batches(self, size: int = 128, chosen: slice = slice(None)) -> Iterator[Tensor]:
+        """Every picture once, or the chosen ones, in order, at most `size` crops at a time."""
         step = max(1, size // self.view.crops)
-        chunks = np.split(np.arange(len(self.items)), range(step, len(self.items), step))
+        indices = np.arange(len(self))[chosen]
+        chunks = np.split(indices, range(step, len(indices), step))
         yield from made_ahead(chunks, self.fixed)
 
     def resized(self, index: int) -> Image.Image:

@@ -22,15 +22,17 @@ class CaptionEncoder(nn.Module):
         absolute: bool = False,
         bidirectional: bool = False,
         pooling: str = "last",
+        hidden: int = 0,
     ) -> None:
         super().__init__()
+        width = hidden or dim
         self.words = nn.Embedding(num_words, word_dim)
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
-        self.gru = nn.GRU(word_dim, dim, batch_first=True)
+        self.gru = nn.GRU(word_dim, width, batch_first=True)
         # differs from the paper: the release has no W_g, the GRU's state is the vector
-        self.linear = nn.Linear(dim, dim) if project else None
+        self.linear = nn.Linear(width, dim) if project or width != dim else None
         self.absolute = absolute  # Sec. 3.5: Order0
-        self.backward_gru = nn.GRU(word_dim, dim, batch_first=True) if bidirectional else None
+        self.backward_gru = nn.GRU(word_dim, width, batch_first=True) if bidirectional else None
         self.pooling = None if pooling == "last" else POOLINGS[pooling]()
 
     @property
@@ -60,7 +62,7 @@ class CaptionEncoder(nn.Module):
 
     def placed(self, psi: Tensor, normalized: Callable[[Tensor], Tensor] = normalized) -> Tensor:
         """W_g psi(c), on the unit hypersphere."""
-        # states after the last word (M, D) -> vectors (M, D)
+        # states after the last word (M, H) -> vectors (M, D)
         vectors = normalized(psi if self.linear is None else self.linear(psi))
         return vectors.abs() if self.absolute else vectors
 

@@ -52,7 +52,8 @@ def caption_graph(encoder: CaptionEncoder | BagOfWords) -> onnx.GraphProto:
             "Add", _mean(graph, embedded, Words.of(graph)), graph.constant("bias", tensors["bias"])
         )
     else:
-        dim = encoder.gru.hidden_size
+        linear = encoder.linear
+        dim = encoder.gru.hidden_size if linear is None else linear.out_features
         psi = _projected(graph, _psi(graph, encoder, tensors, embedded), tensors)
     _place(graph, psi, encoder.absolute)
     return helper.make_graph(

@@ -83,4 +83,5 @@ def _caption_encoder(plan: Architecture) -> CaptionEncoder | BagOfWords:
         absolute=plan.absolute,
         bidirectional=plan.bidirectional,
         pooling=plan.pooling,
+        hidden=plan.hidden,
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from vsepp.devices import ALONE, Processes
 from vsepp.encoders.architecture import CONFIG
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
@@ -17,7 +18,7 @@ from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.setup import Setup
 from vsepp.training.average import RunningAverage
 from vsepp.training.loop import Epoch
-from vsepp.training.state import load_state, save_state
+from vsepp.training.state import put_back, read_state, save_state
 
 STATE = "resume.state"
 
@@ -52,9 +53,13 @@ class Keeper:
         self.best: Run | None = None
         self._next_state = 0.0
 
-    def go_back(self) -> int:
-        """Put everything to where a killed run had it; the number of epochs that it has done."""
-        facts = load_state(self.into / STATE, self.setup.model, self.optimizer, self.average)
+    def go_back(self, processes: Processes = ALONE) -> int:
+        """Put everything to where a killed run had it; the number of epochs that it has done.
+
+        The first process reads it for all: the others need not see its disk.
+        """
+        content = processes.as_first(lambda: read_state(self.into / STATE))
+        facts = put_back(content, self.setup.model, self.optimizer, self.average)
         self._check_that_nothing_changed(facts)
         self.best = Run(self.into, facts["best_epoch"], Retrieval.from_dict(facts["best"]))
         return int(facts["epoch"])
@@ -66,7 +71,7 @@ class Keeper:
     def is_best(self, result: Retrieval) -> bool:
         return self.best is None or result.rsum > self.best.validation.rsum
 
-    def keep(self, epoch: Epoch, result: Retrieval) -> None:
+    def keep(self, epoch: Epoch, result: Retrieval) -> Run:
         """The snapshot first: a state never points at an epoch whose snapshot is not there."""
         if self.is_best(result):
             self.best = Run(self.into, epoch.number, result)
@@ -74,7 +79,7 @@ class Keeper:
                 self._snapshot(self.best).save(self.into, graphs=False)
         assert self.best is not None
         if time.monotonic() < self._next_state:
-            return
+            return self.best
         facts = {
             "recipe": json.dumps(self.recipe.as_dict()),
             "num_pairs": len(self.setup.learned),
@@ -84,11 +89,13 @@ class Keeper:
         }
         save_state(self.into / STATE, self.setup.model, self.optimizer, facts, self.average)
         self._next_state = time.monotonic() + self.recipe.save_every
+        return self.best
 
     def add_graphs(self) -> None:
         """They take seconds to make, so only the snapshot that is kept gets them."""
-        if self.best is not None and self.recipe.graphs:
-            Snapshot.load(self.into).save(self.into)
+        graphs, half = self.recipe.graphs, self.recipe.half
+        if self.best is not None and (graphs or half):
+            Snapshot.load(self.into).save(self.into, graphs, half)
 
     def what_is_left(self) -> str:
         if self.best is None:
@@ -97,6 +104,7 @@ class Keeper:
 
     def finish(self) -> Run:
         assert self.best is not None  # there was at least one epoch
+        self.add_graphs()
         (self.into / STATE).unlink(missing_ok=True)
         return self.best
 

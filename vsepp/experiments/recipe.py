@@ -18,6 +18,7 @@ from vsepp.experiments.fidelity import follow_the_text
 from vsepp.experiments.keys import apply, read_keys
 
 RECIPES = Path(__file__).parent / "recipes"
+BOX = "the box"  # start_from: the model that ships with the package
 ROW = re.compile(r"\d+\.\d+")
 
 
@@ -91,7 +92,9 @@ class Recipe:
     phases: tuple[PhaseKeys, ...] = ()
     name: str = ""
     title: str = ""  # model and training set, as the paper calls them
-    start_from: str = ""  # a snapshot, or the row whose model is trained further
+    start_from: str = (
+        ""  # a snapshot, the row or recipe whose model is trained further, or "the box"
+    )
     model_of: str = ""  # the row whose model is only measured again
     data: DataKeys = field(default_factory=DataKeys)
     model: ModelKeys = field(default_factory=ModelKeys)
@@ -100,7 +103,8 @@ class Recipe:
     ridge: float = 0.01  # of correlation
     batch_size: int = 128
     chunk_size: int = 0  # pairs embedded at once, for batches larger than memory; 0: all
-    precision: Literal["float32", "tf32", "bf16"] = "bf16"  # of a GPU's products while learning
+    # Of a GPU's products while learning; float64, for all numbers on any device, compares runs.
+    precision: Literal["float64", "float32", "tf32", "bf16"] = "bf16"
     compiled: bool = False  # on a GPU the net; pays where it is trained for minutes
     gradient_clip: float = 2.0  # 0: none
     net_share: float = 1.0  # a fine-tuned net learns at this share of the learning rate
@@ -111,6 +115,7 @@ class Recipe:
     protocol: str = "full"  # of the test
     save_every: float = 20.0  # seconds that a killed run may lose, beside its unfinished epoch
     graphs: bool = True  # ONNX graphs beside the weights, for use without torch
+    half: bool = False  # store the weights that are kept in half precision
     fidelity: Literal["release", "paper"] = "release"  # to the code that was run, or to the text
     expect: Expectation | None = None
 
@@ -203,6 +208,10 @@ def _check(recipe: Recipe) -> None:
         (
             not (recipe.chunk_size and recipe.loss.nested),
             "Batches in chunks learn no nested vectors: set chunk_size=0 or loss.nested=[].",
+        ),
+        (
+            not (recipe.precision == "float64" and recipe.loss.nested),
+            "In double precision no nested vectors are learned: set loss.nested=[].",
         ),
         (0 <= recipe.data.wrong_captions <= 1, "data.wrong_captions takes 0 to 1."),
         (0 <= recipe.averaging < 1, "averaging takes 0 to just below 1."),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vsepp.data.captioned import CaptionedImages
+from vsepp.devices import join
 from vsepp.encoders.architecture import CONFIG, read_config
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
@@ -14,7 +15,7 @@ from vsepp.experiments.comparison import Report, Reproduced
 from vsepp.experiments.keeper import STATE
 from vsepp.experiments.measure import measure_on
 from vsepp.experiments.opening import open_checked
-from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.recipe import BOX, Recipe
 from vsepp.experiments.run import run
 from vsepp.experiments.tables import table_of
 
@@ -61,7 +62,7 @@ def _reproduced(
     row = Reproduced(recipe, results)
     content = {**row.as_dict(), "data": data.name, "changes": changes}
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    (into / f"{recipe.name}.json").write_text(text, encoding="utf-8")
+    join().as_first(lambda: (into / f"{recipe.name}.json").write_text(text, encoding="utf-8"))
     return row
 
 
@@ -74,10 +75,10 @@ def _trained(
         return _trained(Recipe.load(recipe.model_of, others), data, into, others, seed)
     recipe = replace(recipe, seed=seed, seeds=1)
     folder = into / (recipe.name if seed == 0 else f"{recipe.name}-seed{seed}")
-    if (folder / CONFIG).is_file() and not (folder / STATE).is_file():
+    if join().as_first(lambda: (folder / CONFIG).is_file() and not (folder / STATE).is_file()):
         _check_that_it_is_the_same(folder, recipe)
         return folder
-    if recipe.start_from and not (Path(recipe.start_from) / CONFIG).is_file():
+    if recipe.start_from not in ("", BOX) and not (Path(recipe.start_from) / CONFIG).is_file():
         base = _trained(Recipe.load(recipe.start_from, others), data, into, others, seed)
         recipe = replace(recipe, start_from=str(base))
     return run(recipe, data, folder, resume=True).folder

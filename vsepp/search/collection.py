@@ -136,7 +136,7 @@ class Collection:
         if not query.words and image is None and like is None:
             return replace(found, hits=self._newest(query, k))
         asked = question(query, self._photo_vector(image, like), self.embedder)
-        found = replace(found, unknown_words=asked.unknown_words)
+        found = replace(found, unknown_words=asked.unknown_words, taken_for=asked.taken_for)
         if asked.vector is None:
             return found
         index = self._live.current()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from vsepp.data.pictures import SUFFIXES, Picture, Pixels
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import read_config
 from vsepp.errors import WrongRequest
+from vsepp.search.likely_words import LikelyWords
 
 Vectors = NDArray[np.float32]
 BATCH = 32
@@ -40,6 +42,11 @@ class Embedder:
     @property
     def dim(self) -> int:
         return self.architecture.dim
+
+    @cached_property
+    def likely_words(self) -> LikelyWords:
+        """What unknown words may stand for; made ready when the first one comes."""
+        return LikelyWords(self.vocabulary.words())
 
     def embed_images(self, pictures: Iterable[Picture]) -> Vectors:
         """Vectors (N, D) of files, open pictures or anything with `open(short_side)`."""

@@ -71,6 +71,10 @@ class SearchAnswer(BaseModel):
     unknown_words: list[str] = Field(
         description="Words of the query that the model has never seen.", examples=[["zeppelin"]]
     )
+    taken_for: dict[str, str] = Field(
+        description="Other such words, and the known ones that were looked for instead.",
+        examples=[{"puppies": "puppy"}],
+    )
 
 
 class Folder(BaseModel):

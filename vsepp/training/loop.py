@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from vsepp.data.batches import Batch
+from vsepp.devices import ALONE, Processes
 from vsepp.equations.losses import Loss
 from vsepp.training.average import RunningAverage
 from vsepp.training.chunks import backward_in_chunks
-from vsepp.training.gradients import Reduction, backward
+from vsepp.training.gradients import Reduction, backward, sum_over
 
 Schedule = Literal["constant", "cosine"]
 NET, SHARE = "backbone.", "share"  # in the names of a net's weights; of the rate, in their group
@@ -87,11 +88,13 @@ def steps_and_epochs(
     epochs_done: int = 0,
     average: RunningAverage | None = None,
     chunk_size: int | None = None,
+    processes: Processes = ALONE,
 ) -> Iterator[Step | Epoch]:
     """The same walk in small steps: every batch, and after its last one the epoch.
 
     A resumed run gives its `optimizer` and the number of `epochs_done` before. With a `chunk_size`,
     batches may be larger than the device's memory allows: so many pairs are embedded at once.
+    Where several `processes` share the batches, all walk in step, and see the same events.
     """
     trained = trained_parameters(model)
     device = device or trained[0].device
@@ -114,15 +117,19 @@ def steps_and_epochs(
                     done = epoch + place_in_epoch / len(batches)  # type: ignore[arg-type]
                     set_rate(optimizer, phase.rate(done / phase.epochs))
                 optimizer.zero_grad(set_to_none=True)
-                per_pair = follow(model, batch.to(device), phase.loss, reduction, mask_same_image)
+                ways = phase.loss, reduction, mask_same_image
+                with processes.as_one_batch():
+                    per_pair = follow(model, batch.to(device), *ways, processes=processes)
+                loss = per_pair.sum()
+                sum_over(processes, trained, loss)
                 if gradient_clip > 0:
                     nn.utils.clip_grad_norm_(trained, gradient_clip)
                 optimizer.step()
                 if average:
                     average.follow()
-                losses += per_pair.sum()
-                num_pairs += len(batch)
-                yield Step(number, len(batch), per_pair.mean())
+                losses += loss
+                num_pairs += len(batch.image_ids)
+                yield Step(number, len(batch.image_ids), loss / len(batch.image_ids))
             mean = losses.item() / max(1, num_pairs)  # waits for the device
             seconds = time.perf_counter() - started
             yield Epoch(number, place + 1, phase.learning_rate, mean, num_pairs, seconds)

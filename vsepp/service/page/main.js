@@ -115,12 +115,19 @@ function showSoughtPhoto() {
 function showAnswer(found) {
   answer = found;
   hideEmpty();
-  notify(found.unknown_words.length && found.min_score !== null
-    ? `The model does not know ${listed(found.unknown_words.map(quoted))}, and looked for the rest.` : "");
+  notify(found.min_score === null ? "" : aboutWords(found));
   grid.replace(found.hits);
   scrollTo({ top: 0, behavior: "instant" });
   showEnd();
   if (nearEnd()) loadMore();
+}
+
+function aboutWords({ unknown_words: unknown, taken_for: taken }) {
+  const instead = Object.entries(taken).map(([word, known]) => `${quoted(word)} for ${quoted(known)}`);
+  return [
+    instead.length ? `Taking ${listed(instead)}.` : "",
+    unknown.length ? `The model does not know ${listed(unknown.map(quoted))}, and looked for the rest.` : "",
+  ].filter(Boolean).join(" ");
 }
 
 function showEnd() {
