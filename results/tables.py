@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+NETS = {"small": "a small net at 64 pixels", "lite0": "EfficientNet-Lite0 at 224"}
 COLUMNS = ("r1", "r5", "r10", "median_rank")
 HEAD = (
     "| {} | caption R@1 | R@5 | R@10 | Med r | image R@1 | R@5 | R@10 | Med r | rsum |\n|---|"
@@ -193,6 +194,37 @@ def large_batch_table() -> str:
     return "\n".join(lines)
 
 
+def search_table() -> str:
+    """What searching and indexing take, beside what cannot be saved."""
+    search, index = latest("search"), latest("index")
+    lines = ["| work | beside what cannot be saved |\n|---|---:|"]
+    for dim, found in search["dimensions"].items():
+        for way, words in (("search", ""), ("search_in_a_folder", ", in a folder")):
+            name = f"a search among {search['photos']:,} photos, {int(dim):,} dimensions{words}"
+            ratio = spread(found[f"{way}_to_tower_and_product"], 2)
+            lines.append(f"| {name} | {ratio} times the time |")
+    for label, words in NETS.items():
+        name = f"indexing {index['photos']:,} photos of 640 x 480, {words}"
+        ratio = spread(index[label]["the_same_in_processor_time"], 2)
+        lines.append(f"| {name} | {ratio} times the speed |")
+    return "\n".join(lines)
+
+
+def indexing_table() -> str:
+    index = latest("index")
+    lines = [
+        "| net | speed by the clock on the wall | memory after 1,000 photos | after 5,000 | slope per 1,000 |\n"
+        "|---|---:|---:|---:|---:|"
+    ]
+    for label, words in NETS.items():
+        found = index[label]
+        memory = found["memory_megabytes"]
+        slope = found["memory_slope_megabytes_per_1000_photos"]
+        ratio = spread(found["speed_to_decode_plus_net"], 2)
+        lines.append(f"| {words} | {ratio} | {memory['after_1000']:,.0f} MB | {memory['after_all']:,.0f} MB | {slope or 0:.2f} MB |")  # fmt: skip
+    return "\n".join(lines)
+
+
 def shared_training_table() -> str:
     if not records_of("distributed"):
         return "Not measured yet: `python benchmarks/distributed.py`, on two cores with nothing else to do."
@@ -239,6 +271,7 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
         "flickr8k": flickr8k_table,
         "ranking": ranking_table,
         "speed": speed_table,
+        "search": search_table,
     },
     "docs/performance.md": {
         "training": training_table,
@@ -248,6 +281,8 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
         "order step": order_step_table,
         "evaluation": evaluation_table,
         "large batch": large_batch_table,
+        "search": search_table,
+        "indexing": indexing_table,
     },
     "docs/scale.md": {
         "two processes": shared_training_table,

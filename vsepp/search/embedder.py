@@ -36,7 +36,8 @@ class Embedder:
                 "or was told to make none (graphs=false). Snapshot.load(folder).save(folder) adds them."
             )
         self.vocabulary = Vocabulary.load(self.folder / "tokenizer.json")
-        self._image, self._caption = map(_session, graphs)
+        self._image = onnxruntime.InferenceSession(str(graphs[0]), _without_spinning())
+        self._caption = onnxruntime.InferenceSession(str(graphs[1]))
 
     @property
     def dim(self) -> int:
@@ -90,11 +91,11 @@ class Embedder:
         return vectors
 
 
-def _session(graph: Path) -> onnxruntime.InferenceSession:
+def _without_spinning() -> onnxruntime.SessionOptions:
+    """Threads would wait for work by turning in circles, on cores that decode the next photos."""
     options = onnxruntime.SessionOptions()
-    # Its threads would wait for work by turning in circles, on cores that decode the next photos.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(str(graph), options)
+    return options
 
 
 def load(folder: Path | str | None = None) -> Embedder:
