@@ -40,7 +40,9 @@ class ModelKeys(Design):
     weights: str = "none"  # none, timm (downloads) or a file
     finetune: bool = False  # train the backbone, too
     fixed_statistics: bool = False  # of its batch norms, and no dropout in it, while it is trained
-    word_vectors: str = ""  # a file in the form of GloVe or fastText for words to begin with
+    word_vectors: str = (
+        ""  # GloVe's or fastText's file, for words to begin with; not for start_from's
+    )
     word_dropout: float = 0.0  # the chance of a training word to be taken for an unknown one
 
 
@@ -242,10 +244,6 @@ def _check(recipe: Recipe) -> None:
         (
             recipe.trains_nothing or recipe.model.backbone != "small" or recipe.model.finetune,
             "The backbone small starts from scratch and must learn: set model.finetune=true.",
-        ),
-        (
-            not (recipe.model.word_vectors and recipe.start_from),
-            "Words of start_from have been learned already: leave model.word_vectors empty.",
         ),
         (0 <= recipe.model.word_dropout < 1, "model.word_dropout takes 0 to less than 1."),
         (
