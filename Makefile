@@ -35,7 +35,7 @@ setup: .venv/.everything-is-ready
 	@touch $@
 
 .venv/.everything-is-ready: pyproject.toml | .venv/.exists
-	$(PIP) --editable ".[train,usearch,dev]"
+	$(PIP) --editable ".[train,usearch,milvus,ray,remote,dev]"
 	@touch $@ .venv/.train-is-ready
 
 .venv/.exists:

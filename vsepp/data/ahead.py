@@ -11,12 +11,14 @@ Made = TypeVar("Made")
 AHEAD = 4  # at least so many tasks are under way while the reader works on what one has made
 
 
-def made_ahead(tasks: Iterable[Task], make: Callable[[Task], Made]) -> Iterator[Made]:
+def made_ahead(
+    tasks: Iterable[Task], make: Callable[[Task], Made], threads: int | None = None
+) -> Iterator[Made]:
     """What `make` makes of each task, in order, a few ahead of the reader, in threads.
 
     Threads are enough: Pillow decodes and resizes outside of Python's lock.
     """
-    threads = cpu_count() or 1
+    threads = threads or cpu_count() or 1
     with ThreadPoolExecutor(threads) as pool:
         pending: deque[Future[Made]] = deque()
         try:

@@ -1,9 +1,14 @@
 """A snapshot's ONNX graphs on onnxruntime: pictures and texts -> vectors, without torch."""
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any
+from weakref import finalize
 
 import numpy as np
 import onnxruntime
@@ -18,6 +23,8 @@ from vsepp.errors import WrongRequest
 
 Vectors = NDArray[np.float32]
 BATCH = 32
+FILES = ("config.json", "tokenizer.json", "image.onnx", "caption.onnx", "model.safetensors")
+DEVICES = ("CUDAExecutionProvider", "CPUExecutionProvider")  # the first that is there
 IN_THE_BOX = Path(__file__).parents[1] / "pretrained" / "default"
 
 
@@ -34,7 +41,12 @@ class Embedder:
                 "or was told to make none (graphs=false). Snapshot.load(folder).save(folder) adds them."
             )
         self.vocabulary = Vocabulary.load(self.folder / "tokenizer.json")
-        self._image, self._caption = (onnxruntime.InferenceSession(str(graph)) for graph in graphs)
+        self._image, self._caption = map(_session, graphs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A model travels with its files: whoever gets it needs none of them."""
+        files = {name: (self.folder / name).read_bytes() for name in FILES}
+        return _arrived, (files,)
 
     @property
     def dim(self) -> int:
@@ -79,6 +91,26 @@ class Embedder:
 
     def _pixels(self, picture: Picture) -> Pixels:
         return self.architecture.view.cut(self.architecture.view.resized(picture))
+
+
+def _session(graph: Path) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    # What other libraries go by, and what Ray sets for each of its workers; 0: all cores.
+    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
+    there = onnxruntime.get_available_providers()
+    return onnxruntime.InferenceSession(
+        str(graph), options, providers=[name for name in DEVICES if name in there]
+    )
+
+
+def _arrived(files: dict[str, bytes]) -> Embedder:
+    """Unpacked where it may travel on from; what is unpacked goes when it goes."""
+    folder = Path(mkdtemp(prefix="vsepp-"))
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    embedder = Embedder(folder)
+    finalize(embedder, rmtree, folder, ignore_errors=True)
+    return embedder
 
 
 def load(folder: Path | str | None = None) -> Embedder:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 from vsepp.errors import WrongRequest
 from vsepp.search.embedder import IN_THE_BOX, Embedder
@@ -22,7 +21,7 @@ def model_of(embedder: Embedder) -> Model:
     )
 
 
-def check_model(embedder: Embedder, expected: Model, collection: Path) -> None:
+def check_model(embedder: Embedder, expected: Model, collection: str) -> None:
     """Refuse a model whose vectors are not those of the collection."""
     if _identity(embedder) != expected.identity:
         raise WrongRequest(
@@ -32,7 +31,7 @@ def check_model(embedder: Embedder, expected: Model, collection: Path) -> None:
         )
 
 
-def find_model(expected: Model, collection: Path) -> Embedder:
+def find_model(expected: Model, collection: str) -> Embedder:
     """The model that a collection was made with: where it was then, or in the box."""
     for folder in (expected.folder, IN_THE_BOX):
         if (folder / "config.json").is_file():

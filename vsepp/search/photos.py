@@ -21,6 +21,7 @@ STORED = np.dtype("<f2")  # half the file, and the same hits: see benchmarks/LOG
 PATIENCE = 60  # seconds to wait while another process writes
 SLASH = os.fsencode(os.sep)
 AFTER_SLASH = bytes([ord(os.sep) + 1])  # what follows it in the order of bytes
+BELOW = "(path > ? AND path < ?) OR path = ?"  # a folder's edges
 
 SCHEMA = f"""
 PRAGMA page_size = 16384;  -- 1,024 numbers leave half of each smaller page empty
@@ -50,6 +51,18 @@ CREATE TABLE vectors (
     vector BLOB NOT NULL,
     look BLOB NOT NULL                         -- by which near-duplicates are told
 );
+"""
+
+
+# Made when it is needed: files of earlier versions have none.
+SHARDS = """
+CREATE TABLE IF NOT EXISTS shards (
+    path BLOB PRIMARY KEY,
+    size INTEGER NOT NULL,
+    modified INTEGER NOT NULL,
+    photos INTEGER NOT NULL,
+    broken INTEGER NOT NULL
+)
 """
 
 
@@ -83,6 +96,17 @@ class Known:
     size: int
     modified: int
     content: bytes
+
+
+@dataclass(frozen=True)
+class FinishedShard:
+    """A shard of which every picture has been looked at, as it was then."""
+
+    path: str
+    size: int
+    modified: int
+    photos: int
+    broken: int
 
 
 @dataclass(frozen=True)
@@ -212,14 +236,22 @@ class Photos:
 
     def below(self, place: Path) -> dict[str, Known]:
         """What is known of the photos in a folder and in its folders, or of a single file."""
-        first, end = (os.fsencode(place).rstrip(SLASH) + edge for edge in (SLASH, AFTER_SLASH))
         with self._connection() as connection:
             rows = connection.execute(
-                "SELECT path, size, modified, content FROM photos "
-                "WHERE (path > ? AND path < ?) OR path = ?",
-                (first, end, os.fsencode(place)),
+                f"SELECT path, size, modified, content FROM photos WHERE {BELOW}", _edges(place)
             ).fetchall()
         return {os.fsdecode(path): Known(*known) for path, *known in rows}
+
+    def finished(self, place: Path) -> dict[str, FinishedShard]:
+        """The shards in a folder that need not be looked at again, unless they have changed."""
+        with self._connection() as connection:
+            connection.execute(SHARDS)
+            rows = connection.execute(
+                f"SELECT path, size, modified, photos, broken FROM shards WHERE {BELOW}",
+                _edges(place),
+            ).fetchall()
+        shards = (FinishedShard(os.fsdecode(path), *rest) for path, *rest in rows)
+        return {shard.path: shard for shard in shards}
 
     # ---- writing ----------------------------------------------------------------------------
 
@@ -243,6 +275,14 @@ class Photos:
         with self._transaction() as connection:
             for path in paths:
                 _remove(connection, os.fsencode(path))
+
+    def finish(self, shard: FinishedShard) -> None:
+        with self._transaction() as connection:
+            connection.execute(SHARDS)
+            connection.execute(
+                "INSERT OR REPLACE INTO shards VALUES (?, ?, ?, ?, ?)",
+                (os.fsencode(shard.path), *astuple(shard)[1:]),
+            )
 
     # ---- the connection ---------------------------------------------------------------------
 
@@ -330,6 +370,11 @@ def _remove(connection: sqlite3.Connection, path: bytes) -> None:
         "DELETE FROM vectors WHERE number = (SELECT number FROM photos WHERE path = ?)", (path,)
     )
     connection.execute("DELETE FROM photos WHERE path = ?", (path,))
+
+
+def _edges(place: Path) -> tuple[bytes, bytes, bytes]:
+    folder = os.fsencode(place)
+    return folder.rstrip(SLASH) + SLASH, folder.rstrip(SLASH) + AFTER_SLASH, folder
 
 
 def _only(cursor: sqlite3.Cursor) -> int:

@@ -39,7 +39,7 @@ def read(
 ) -> Read | Broken:
     """Everything that `add` wants of a file; a broken one is told, whatever is wrong with it."""
     try:
-        data = Path(file.path).read_bytes()
+        data = file.read()
         with Image.open(BytesIO(data)) as picture:
             photo = _described(file, data, picture)
             made = of_content(photo.content)
