@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.milvus import MilvusServer
 from vsepp.data.collections import open_data
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
@@ -52,6 +53,14 @@ def photo_folder(tmp_path):
         lines += [f'{name},"{caption}"' for caption in item.captions[:2]]
     (tmp_path / "captions.csv").write_text("\n".join(lines) + "\n")
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def milvus_server(tmp_path_factory):
+    """One for all tests of a process; those who use it belong to the group `milvus`."""
+    server = MilvusServer(tmp_path_factory.mktemp("milvus"))
+    yield server
+    server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -95,6 +95,8 @@ class MilvusIndex:
     def remove(self, keys: Iterable[str]) -> None:
         for some in in_groups(keys):
             self.connection.call("delete", self.name, ids=[escaped(key) for key in some])
+        # Some servers do not say when they deleted (2.3): whoever reads next would not wait for it.
+        self.count("", "Strong")
 
     def search(self, queries: Vectors, k: int, where: Where | None = None) -> list[list[Hit]]:
         # queries (Q, D) -> Q lists, the best first

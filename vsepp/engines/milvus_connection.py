@@ -18,6 +18,7 @@ from pymilvus.exceptions import MilvusException, ParamError
 from vsepp.errors import Unavailable, WorkFailed, WrongRequest
 
 PORT = 19530
+IN_A_FOLDER = "photos"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries
 CONNECTING = 10.0  # seconds
@@ -36,10 +37,9 @@ class Address:
 
     @classmethod
     def of(cls, place: str) -> "Address":
-        """//HOST:PORT/NAME is a server; a path is a folder of Milvus Lite, named like its collection."""
+        """//HOST:PORT/NAME is a server; a path is a folder of Milvus Lite, for one collection."""
         if not place.startswith("//"):
-            folder = Path(place).expanduser().absolute()
-            return cls(str(folder), _checked(re.sub(r"\W", "_", folder.stem), place))
+            return cls(str(Path(place).expanduser().absolute()), IN_A_FOLDER)
         url = urlsplit(place)
         options = parse_qs(url.query)
         try:

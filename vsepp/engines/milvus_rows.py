@@ -1,7 +1,7 @@
 """Photos as rows of a Milvus collection, and filters as its expressions.
 
-Milvus keeps text and numbers: bytes are written in hexadecimal, and what is no valid UTF-8 in a path is
-escaped by a zero byte, which no path contains.
+Milvus keeps text and numbers. Bytes are written in hexadecimal, and so is what a path may hold and its
+expressions may not: control characters, and what is no valid UTF-8.
 """
 
 import json
@@ -22,6 +22,9 @@ LONGEST_KEY, LONGEST_PATH = 512, 16_384  # bytes
 MOST_RUNS = 4_096  # of folder names: those of 90 folders, one in another
 KNOWN = ["path", "size", "modified", "content"]
 PHOTO = [*KNOWN, "taken", "width", "height"]
+MARK = "\uffff"  # no character, and so in hardly any path
+FOREIGN = re.compile(f"[\0-\x1f\x7f\udc80-\udcff{MARK}]")
+ESCAPED = re.compile(f"{MARK}({MARK}|..)")
 NOTHING = {"size": 0, "modified": 0, "width": 0, "height": 0, "content": "", "look": ""}
 
 
@@ -129,11 +132,16 @@ def quoted(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    return re.sub("[\udc80-\udcff]", lambda match: f"\0{ord(match[0]) - 0xDC00:02x}", text)
+    """MARK and two digits: of a control character, or of a byte that Python reads as U+DC80 to U+DCFF."""
+    return FOREIGN.sub(lambda m: MARK + (MARK if m[0] == MARK else f"{ord(m[0]) & 255:02x}"), text)
 
 
 def unescaped(text: str) -> str:
-    return re.sub("\0(..)", lambda match: chr(0xDC00 + int(match[1], 16)), text)
+    return ESCAPED.sub(lambda m: MARK if m[1] == MARK else _foreign(int(m[1], 16)), text)
+
+
+def _foreign(code: int) -> str:
+    return chr(code if code < 0x80 else 0xDC00 + code)
 
 
 def _run(name: str) -> str:

@@ -114,6 +114,7 @@ class MilvusStore:
             filter=f'key like "{"7" * length}%"' if length else "",
             output_fields=["vector"],
             limit=count,
+            consistency_level="Session",
         )
         vectors = [row["vector"] for row in rows]
         return np.array(vectors, dtype=np.float32).reshape(-1, self.model.dim)
@@ -137,6 +138,7 @@ class MilvusStore:
             filter=_since(early, allowed),
             output_fields=["key", "path", "taken"],
             limit=MOST_HITS,
+            consistency_level="Session",
         )
         rows = sorted(rows, key=lambda row: (-row["taken"], row["key"]))[:count]
         return [Hit(row["key"], 0.0, Path(unescaped(row["path"]))) for row in rows]
