@@ -3,13 +3,13 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port, is_open
 from vsepp.errors import WorkFailed
 
 ROOT = Path(__file__).parents[1]
@@ -98,17 +98,6 @@ class MilvusServer:
     def stop(self):
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def free_port():
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        return door.getsockname()[1]
-
-
-def is_open(port):
-    with socket.socket() as door:
-        return door.connect_ex(("127.0.0.1", port)) == 0
 
 
 def emptied(index):

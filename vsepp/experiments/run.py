@@ -10,14 +10,14 @@ import torch
 
 from vsepp.data.captioned import CaptionedImages
 from vsepp.devices import best_device, prepare
-from vsepp.equations.losses import LOSSES
-from vsepp.errors import WorkFailed, WrongRequest
+from vsepp.errors import WorkFailed
 from vsepp.evaluation.behaviour import behaviour
 from vsepp.evaluation.retrieval import Retrieval, embed
 from vsepp.experiments.closed_form import solve
 from vsepp.experiments.health import HealthCheck
 from vsepp.experiments.journal import Journal
 from vsepp.experiments.keeper import Keeper, Run, has_something_to_resume
+from vsepp.experiments.losses import loss_named
 from vsepp.experiments.progress import TrainingProgress
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
 from vsepp.experiments.setup import Setup, set_up
@@ -113,9 +113,7 @@ def walk_for(
 
 
 def _phase(keys: PhaseKeys, settings: LossKeys) -> Phase:
-    if keys.loss not in LOSSES:
-        raise WrongRequest(f"There is no loss {keys.loss!r}. Known: {', '.join(LOSSES)}.")
-    loss = LOSSES[keys.loss]
+    loss = loss_named(keys.loss)
     # Each loss takes the keys that it has a parameter for.
     taken = {k: v for k, v in asdict(settings).items() if k in inspect.signature(loss).parameters}
     return Phase(keys.epochs, keys.learning_rate, partial(loss, **taken))
