@@ -277,7 +277,7 @@ def index(
     """Make photos searchable; called again, it adds what is new or changed."""
     from vsepp.search.collection import Collection
     from vsepp.search.embedder import load
-    from vsepp.search.places import check_that_it_is_there
+    from vsepp.search.places import address, check_that_it_is_there
     from vsepp.search.progress import watched
 
     check_that_it_is_there(photos)
@@ -286,7 +286,7 @@ def index(
         report = watched(collection.adding(photos, prune, on))
         _say(f"{len(collection):,} photos in {into}: {report}.")
     for broken in report.broken:
-        _say(f"broken: {broken.path}: {broken.reason}")
+        _say(f"broken: {address(broken.path)}: {broken.reason}")
 
 
 @verb

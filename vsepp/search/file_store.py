@@ -1,5 +1,6 @@
 """A collection in one SQLite file, with an index in memory or in a file beside it."""
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,8 @@ from vsepp.search.live import LiveIndex
 from vsepp.search.photos import FinishedShard, Known, Model, Photo, Photos, exists
 from vsepp.search.similarity import Vectors
 from vsepp.search.where import Where
+
+KEY = re.compile("[1-9][0-9]{0,17}")
 
 
 class FileStore:
@@ -49,7 +52,7 @@ class FileStore:
         return self._live.current()
 
     def photo(self, key: str) -> Photo | None:
-        return self._photos.photo(int(key)) if key.isdecimal() else None
+        return next(map(self._photos.photo, _numbers([key])), None)
 
     def vectors(self, keys: Iterable[str]) -> dict[str, Vectors]:
         found = self._photos.vectors(_numbers(keys))
@@ -98,4 +101,5 @@ class FileLedger:
 
 
 def _numbers(keys: Iterable[str]) -> list[int]:
-    return [int(key) for key in keys if key.isdecimal()]
+    """Of the keys that are numbers, and no larger ones than SQLite can count."""
+    return [int(key) for key in keys if KEY.fullmatch(key)]
