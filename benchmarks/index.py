@@ -3,108 +3,118 @@
     python benchmarks/index.py            about ten minutes on two cores
 
 Compares `Collection.add` with what cannot be saved, in one run, on the same cores: decoding alone
-plus the net alone. Twice: with the model in the box (a small net, so that decoding is most of the
-work) and with EfficientNet-Lite0 at 224 pixels (random weights, so that the net is).
+plus the net alone. Both go through every folder of 500 photos in turn, the one that begins changing
+from folder to folder, so that the machine's mood is the same for both. Twice: with the model in the
+box (a small net, so that decoding is most of the work) and with EfficientNet-Lite0 at 224 pixels
+(random weights, so that the net is).
 """
 
 import json
 import os
-import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from io import BytesIO
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 from records import write_record
+from rendered_photos import write_photos
+from timing import summary
 
 import vsepp
-from vsepp.data.pictures import open_picture, shrink
 
-ROUNDS, PER_ROUND, DISTINCT = 5, 1_000, 50
-Pictures = list[Image.Image]
+FOLDERS, PER_FOLDER = 10, 500
+ROUNDS = {"box": 3, "lite0": 1}  # through all folders
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_photos(folder / "photos")
-        models = {"box": vsepp.load(), "lite0": lite0(folder / "model")}
-        measured: dict[str, Any] = {"photos": ROUNDS * PER_ROUND, "n": ROUNDS}
+        place = Path(name)
+        folders = [place / "photos" / f"{number:02d}" for number in range(FOLDERS)]
+        num_bytes = write_photos(folders, PER_FOLDER)
+        models = {"box": vsepp.load(), "lite0": lite0(place / "model")}
+        measured: dict[str, Any] = {
+            "photos": FOLDERS * PER_FOLDER,
+            "kilobytes_a_photo": round(num_bytes / FOLDERS / PER_FOLDER / 1000),
+        }
         for label, model in models.items():
-            measured[label] = measure(model, folder / "photos", folder / f"{label}.vse")
+            files = [place / f"{label}-{number}.vse" for number in range(ROUNDS[label])]
+            measured[label] = measure(model, folders, files)
     print(json.dumps(measured, indent=2))
-    write_record(Path(__file__), measured)
+    write_record(Path(__file__), measured, ("onnxruntime", "pillow"))
 
 
-def measure(model: vsepp.Embedder, photos: Path, file: Path) -> dict[str, Any]:
-    folders = sorted(photos.iterdir())
+def measure(model: vsepp.Embedder, folders: list[Path], files: list[Path]) -> dict[str, Any]:
     decode_and_net(model, folders[0])  # warm-up
-    ratios, speeds, memory = [], [], []
-    with vsepp.Collection.create(file, model) as collection:
-        for number, folder in enumerate(folders):  # side by side: the machine's mood is the same
-            alone = decode_and_net(model, folder)
-            started = time.perf_counter()
-            for report in collection.adding(folder):
-                memory.append((number * PER_ROUND + report.done, resident_megabytes()))
-            taken = time.perf_counter() - started
-            assert report.added == PER_ROUND
-            ratios.append(alone / taken)
-            speeds.append(PER_ROUND / taken)
+    alone, taken, memory = [], [], []
+    for file in files:
+        memory.clear()
+        with vsepp.Collection.create(file, model) as collection:
+            for folder in folders:
+                both = [
+                    (alone, partial(decode_and_net, model, folder)),
+                    (taken, partial(index, collection, folder, memory)),
+                ]
+                for times, way in both if len(taken) % 2 else reversed(both):
+                    times.append(spent(way))
     return {
-        "photos_per_second": round(statistics.median(speeds), 1),
-        "speed_to_decode_plus_net": {
-            "median": round(statistics.median(ratios), 3),
-            "spread": [round(min(ratios), 3), round(max(ratios), 3)],
-        },
-        "memory_megabytes": {"first": memory[0][1], "last": memory[-1][1]},
+        "photos_per_second": summary([PER_FOLDER / s.wall for s in taken], digits=1),
+        "speed_to_decode_plus_net": summary(
+            [a.wall / t.wall for a, t in zip(alone, taken, strict=True)], digits=3
+        ),
+        "the_same_in_processor_time": summary(
+            [a.processor / t.processor for a, t in zip(alone, taken, strict=True)], digits=3
+        ),
+        "memory_megabytes": {"after_1000": at_least(memory, 1000), "after_all": memory[-1][1]},
         "memory_slope_megabytes_per_1000_photos": slope(memory),
     }
 
 
-def decode_and_net(model: vsepp.Embedder, folder: Path) -> float:
-    """Seconds to decode a folder on all cores, plus seconds to embed the pictures on all cores."""
-    files = sorted(folder.iterdir())
-    side = int(model.architecture["resize"])
-    started = time.perf_counter()
+@dataclass(frozen=True)
+class Spent:
+    """Seconds on the wall, and seconds of all cores together: others may use the machine, too."""
+
+    wall: float
+    processor: float
+
+
+def spent(work: Callable[[], None]) -> Spent:
+    wall, processor = time.perf_counter(), time.process_time()
+    work()
+    return Spent(time.perf_counter() - wall, time.process_time() - processor)
+
+
+def index(collection: vsepp.Collection, folder: Path, memory: list[tuple[int, float]]) -> None:
+    before = len(collection)
+    for report in collection.adding(folder):
+        memory.append((before + report.done, resident_megabytes()))
+    assert report.added == PER_FOLDER
+
+
+def decode_and_net(model: vsepp.Embedder, folder: Path) -> None:
+    """Decode a folder on all cores, then embed the pictures on all cores."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        pictures = list(pool.map(lambda file: shrink(open_picture(file, side), side), files))
+        pictures = list(pool.map(model.architecture.view.resized, sorted(folder.iterdir())))
     model.embed_images(pictures)
-    return time.perf_counter() - started
+
+
+def at_least(memory: list[tuple[int, float]], photos: int) -> float:
+    return next(megabytes for done, megabytes in memory if done >= photos)
 
 
 def slope(memory: list[tuple[int, float]]) -> float:
-    """Of a line through all reports after the first round, in which caches fill."""
-    later = np.array([point for point in memory if point[0] > PER_ROUND])
+    """Of a line through all reports after the first thousand photos, in which caches fill."""
+    later = np.array([point for point in memory if point[0] > 1000])
     return round(float(np.polyfit(later[:, 0], later[:, 1], 1)[0]) * 1000, 2)
 
 
 def resident_megabytes() -> float:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1000
-
-
-def write_photos(folder: Path) -> None:
-    """Noise of every scale, about 90 KB as JPEG; a few bytes at the end tell the copies apart."""
-    generator = np.random.default_rng(0)
-    encoded = [photo(generator) for _ in range(DISTINCT)]
-    for number in range(ROUNDS * PER_ROUND):
-        place = folder / f"{number // PER_ROUND}"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{number}.jpg").write_bytes(encoded[number % DISTINCT] + number.to_bytes(4))
-
-
-def photo(generator: np.random.Generator) -> bytes:
-    pixels = np.zeros((480, 640, 3), dtype=np.float32)
-    for side in (4, 16, 64, 240):
-        noise = generator.integers(0, 256, (side, side, 3), dtype=np.uint8)
-        pixels += np.asarray(Image.fromarray(noise).resize((640, 480)), dtype=np.float32) / 4
-    file = BytesIO()
-    Image.fromarray(pixels.astype(np.uint8)).save(file, "JPEG", quality=85)
-    return file.getvalue()
 
 
 def lite0(folder: Path) -> vsepp.Embedder:

@@ -175,11 +175,30 @@ def large_batch_table() -> str:
     return "\n".join(lines)
 
 
+def shared_training_table() -> str:
+    if not records_of("distributed"):
+        return "Not measured yet: `python benchmarks/distributed.py`, on two cores with nothing else to do."
+    measured = latest("distributed")
+    lines = [
+        "| recipe | pairs of a batch | one process, ms a step | two processes | times as fast | "
+        "others' share of the cores |\n|---|" + 5 * "---:|"
+    ]
+    for recipe in ("demo-vse++", "default"):
+        row = measured[recipe]
+        times = (spread(row[name]) for name in ("one_process_ms", "two_processes_ms"))
+        cells = (*times, spread(row["times_as_fast"], 2), spread(row["others"], 2))
+        lines.append(f"| `{recipe}` | {row['batch']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def latest(name: str) -> dict[str, Any]:
     """What the last run of a benchmark measured."""
-    records = (ROOT / "benchmarks" / "records").glob(f"????-??-??-{name}/record.json")
-    measured: dict[str, Any] = json.loads(max(records).read_text())["measured"]
+    measured: dict[str, Any] = json.loads(max(records_of(name)).read_text())["measured"]
     return measured
+
+
+def records_of(name: str) -> list[Path]:
+    return list((ROOT / "benchmarks" / "records").glob(f"????-??-??-{name}/record.json"))
 
 
 def spread(values: dict[str, Any] | None, digits: int | None = None) -> str:
@@ -210,6 +229,9 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
         "order step": order_step_table,
         "evaluation": evaluation_table,
         "large batch": large_batch_table,
+    },
+    "docs/scale.md": {
+        "two processes": shared_training_table,
     },
 }
 

@@ -157,25 +157,27 @@ def evaluate(
     result, left_out = measure(snapshot, data, split, protocol, _on_error(changes))
     if left_out:
         _say(summary(left_out))
-    if as_json:
-        print(json.dumps(result.as_dict()))
-    else:
-        print(text([(snapshot.name, result)]))
+    if not _speaks():
+        return
+    print(json.dumps(result.as_dict()) if as_json else text([(snapshot.name, result)]))
 
 
 @verb
 def reproduce(
-    row: Annotated[str, typer.Argument(help="A row of the paper such as 1.11, or table:2.")],
+    row: Annotated[
+        str, typer.Argument(help="A row of the paper such as 1.11, table:2, or a recipe.")
+    ],
     data: Data,
     into: Annotated[Path, typer.Option(help="Where runs and result files go.")] = Path("runs"),
     changes: Changes = None,
     as_json: Json = False,
 ) -> None:
-    """Train what a row of the paper needs, measure it, and set it beside the printed one."""
+    """Train what a row of the paper or a recipe needs, measure it, and compare."""
     from vsepp.experiments.reproduce import reproduce as reproduce_row
 
     report = reproduce_row(row, data, into, changes or ())
-    print(json.dumps(report.as_dict()) if as_json else report.text())
+    if _speaks():
+        print(json.dumps(report.as_dict()) if as_json else report.text())
 
 
 @verb
@@ -235,6 +237,22 @@ def import_(
     plan = snapshot.architecture
     _say(f"{plan.backbone}, {plan.dim} dimensions, {plan.num_words:,} words, {plan.similarity}.")
     _say(f"Measure it: vsepp evaluate {into} --data DATA")
+
+
+@verb
+def shorten(
+    snapshot: Annotated[Path, typer.Argument(help="A folder that vsepp train made.")],
+    data: Data,
+    dim: Annotated[int, typer.Option(help="Numbers of a vector that are kept.")],
+    into: Annotated[Path, typer.Option(help="Where the shorter snapshot goes.")],
+    half: Annotated[bool, typer.Option("--half", help="Store weights in 16 bits.")] = False,
+) -> None:
+    """The same model with shorter vectors: a smaller, faster collection at nearly the same recall."""
+    from vsepp.experiments.opening import open_checked
+    from vsepp.experiments.shortening import shorten as shorten_snapshot
+
+    before, after = shorten_snapshot(snapshot, open_checked(data, "stop"), dim, into, half)
+    _say(f"rsum {before.rsum:.1f} before and {after.rsum:.1f} with {dim} dimensions, on val.")
 
 
 @verb
@@ -433,9 +451,23 @@ def _name(figure: "Figure") -> None:
     print(figure.page)
 
 
+def _speaks() -> bool:
+    """torchrun numbers the processes that it starts; one of them speaks for all."""
+    return _rank() == "0"
+
+
+def _rank() -> str:
+    return os.environ.get("RANK", "0") if "WORLD_SIZE" in os.environ else "0"
+
+
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+    if _speaks():
+        print(text, file=sys.stderr)
 
 
 def _complain(reason: object) -> None:
-    _say(f"vsepp: {reason}")
+    """In full once; but other processes may have reasons of their own: a disk, a path, a GPU."""
+    if _speaks():
+        _say(f"vsepp: {reason}")
+    else:
+        print(f"vsepp (process {_rank()}): {str(reason).splitlines()[0]}", file=sys.stderr)

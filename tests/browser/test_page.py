@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.browser.test_accessibility import violations
 from tests.serving import NUM_PHOTOS, Served
 
 pytestmark = pytest.mark.slow
@@ -178,6 +179,8 @@ def test_unknown_words_are_named(page):
     assert page.input_value("#words") == "star"
     page.fill("#words", "a red zeppelin")
     page.wait_for_selector("#notice >> text=“zeppelin”")
+    page.fill("#words", "red circles")
+    page.wait_for_selector("#notice >> text=Taking “circles” for “circle”.")
 
 
 def test_filters_are_chips_and_text_at_once(page):
@@ -324,15 +327,18 @@ def test_the_service_goes_and_comes_back(open_page, collection):
 def test_a_private_collection_asks_for_its_token(open_page, collection):
     served = Served(collection, token="open sesame please")
     try:
-        page = open_page(served.url)
+        page = open_page(f"{served.url}?q=a+red+circle")
         page.wait_for_selector("text=This collection is private")
-        page.fill("#empty input", "a wrong guess")
-        page.press("#empty input", "Enter")
-        page.wait_for_selector("text=This collection is private")
-        page.fill("#empty input", "open sesame please")
-        page.press("#empty input", "Enter")
+        assert not page.is_visible("text=That is not its token")
+        page.keyboard.type("a wrong guess")  # the field has the focus
+        page.keyboard.press("Enter")
+        page.wait_for_selector("text=That is not its token")
+        assert violations(page) == []
+        page.keyboard.type("open sesame please")
+        page.keyboard.press("Enter")
         page.wait_for_selector(".tile")
-        assert "token" not in page.url
+        assert page.url == f"{served.url}?q=a+red+circle"
+        assert page.input_value("#words") == "a red circle"
     finally:
         served.stop()
 

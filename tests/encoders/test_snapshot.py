@@ -1,11 +1,13 @@
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 
 import vsepp
 from vsepp.data.tokens import Vocabulary
@@ -70,6 +72,7 @@ def test_onnx_and_torch_agree(snapshot_folder):
         {"backbone": "vgg11", "size": 64, "resize": 64, "dim": 8},
         {"backbone": "small", "crops": 10, "square": True},
         {"backbone": "small", "caption_encoder": "bag"},
+        {"backbone": "small", "bidirectional": True, "pooling": "gpo"},
     ],
     ids=[
         "image norm kept",
@@ -78,6 +81,7 @@ def test_onnx_and_torch_agree(snapshot_folder):
         "VGG",
         "ten crops, squeezed",
         "bag of words",
+        "both directions, learned pooling",
     ],
 )
 def test_onnx_and_torch_agree_for_every_kind_of_model(keys, tmp_path):
@@ -122,6 +126,49 @@ def test_the_folder_holds_both_forms_and_stores_weights_once(snapshot_folder):
     graph = onnx.load(snapshot_folder / "image.onnx", load_external_data=False).graph
     inside = sum(len(constant.raw_data) for constant in graph.initializer)
     assert inside < 0.25 * (snapshot_folder / "model.safetensors").stat().st_size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backbone", ["small", "tf_efficientnet_lite0"])
+def test_half_precision_is_half_the_size_and_the_same_model(backbone, tmp_path):
+    vocabulary = Vocabulary.learn(TEXTS[:2])
+    keys = {"size": 64, "resize": 64, "dim": 64, "bidirectional": True, "pooling": "gpo"}
+    plan = Architecture(num_words=len(vocabulary), backbone=backbone, **keys)
+    torch.manual_seed(0)
+    snapshot = Snapshot(JointEmbedding.build(plan).eval(), vocabulary, plan)
+    single, half = snapshot.save(tmp_path / "single"), snapshot.save(tmp_path / "half", half=True)
+    sizes = [(folder / "model.safetensors").stat().st_size for folder in (single, half)]
+    assert sizes[1] < 0.55 * sizes[0]
+    stored = load_file(half / "model.safetensors")
+    assert stored["caption_encoder.gru.weight_hh_l0"].dtype == torch.float16
+    assert stored["caption_encoder.gru.bias_hh_l0"].dtype == torch.float32
+    rounded = Snapshot.load(half)
+    assert {p.dtype for p in rounded.model.parameters()} == {torch.float32}
+    embedder = vsepp.load(half)
+    ours = embedder.embed_images(odd_pictures()), embedder.embed_texts(TEXTS)
+    for expected, tolerance in ((torch_vectors(rounded), 1e-5), (torch_vectors(snapshot), 1e-3)):
+        for vectors, wanted in zip(ours, expected, strict=True):
+            np.testing.assert_allclose(vectors, wanted, atol=tolerance)
+    for graph in ("image.onnx", "caption.onnx"):
+        inside = onnx.load(half / graph, load_external_data=False).graph.initializer
+        assert max(len(constant.raw_data) for constant in inside) < 256
+
+
+def test_what_half_precision_cannot_hold_stays_single(tmp_path):
+    vocabulary = Vocabulary.learn(TEXTS[:2])
+    plan = Architecture(num_words=len(vocabulary), backbone="features:8", dim=8, word_dim=8)
+    model = JointEmbedding.build(plan)
+    model.image_encoder.linear.weight.data[0, 0] = 70_000
+    Snapshot(model, vocabulary, plan).save(tmp_path, graphs=False, half=True)
+    assert Snapshot.load(tmp_path).model.image_encoder.linear.weight[0, 0] == 70_000
+
+
+@pytest.mark.slow
+def test_graphs_tell_nothing_of_the_machine_that_made_them(snapshot_folder):
+    for graph in ("image.onnx", "caption.onnx"):
+        content = (snapshot_folder / graph).read_bytes()
+        assert b"site-packages" not in content
+        assert str(Path(vsepp.__file__).parent).encode() not in content
 
 
 @pytest.mark.slow

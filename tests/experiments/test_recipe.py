@@ -47,11 +47,19 @@ def test_a_recipe_from_a_file(tmp_path):
         ("model.size=224", "larger than model.resize"),
         ("model.finetune=false", "set model.finetune=true"),
         ("phases=[{epochs = 0, learning_rate = 1.0}]", "no epochs"),
+        ("model.word_dropout=1", "0 to less than 1"),
+        ("model.pooling=min", "model.pooling takes last or mean or max or gpo, not 'min'"),
     ],
 )
 def test_a_wrong_change_is_explained(change, message):
     with pytest.raises(WrongRequest, match=message):
         Recipe.load("default", [change])
+
+
+def test_a_bag_of_words_has_no_order_to_read():
+    for change in ("model.pooling=max", "model.bidirectional=true"):
+        with pytest.raises(WrongRequest, match=r"set model\.caption_encoder=gru"):
+            Recipe.load("default", ["model.caption_encoder=bag", change])
 
 
 def test_wrong_files_are_explained(tmp_path):

@@ -110,7 +110,6 @@ def test_what_cannot_be_reproduced_is_said(collections, tmp_path):
     coco, f30k = collections["coco"], collections["f30k"]
     for what, data, changes, message in (
         ("1.1", coco, SHORT, "There is no recipe '1.1'"),
-        ("default", coco, SHORT, "called by table and number"),
         ("table:5", coco, SHORT, "table:1 to table:4"),
         ("1.6", coco, SHORT[:-1], "protocol 1k needs 1,000 images"),
         ("1.8", f30k, SHORT, "no split 'restval'"),

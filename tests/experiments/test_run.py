@@ -3,6 +3,7 @@ import math
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.conftest import TINY
@@ -42,6 +43,15 @@ def test_the_snapshot_is_the_best_epochs(world, tmp_path):
     assert [line["best"] for line in lines][best.epoch - 1]
     assert validated(tmp_path / "run", world).rsum == pytest.approx(max(sums), abs=1)
     assert all(math.isfinite(line["loss"]) for line in lines[:2])
+
+
+@pytest.mark.parametrize("graphs", ["true", "false"])
+def test_what_is_kept_can_be_stored_in_half_precision(world, tmp_path, graphs):
+    run(Recipe.load("demo-vse++", [*TINY, "half=true", f"graphs={graphs}"]), world, tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    assert stored["caption_encoder.words.weight"].dtype == torch.float16
+    assert (tmp_path / "image.onnx").exists() == (graphs == "true")
+    assert validated(tmp_path, world).rsum > 0
 
 
 def test_tensorboard_events_hold_loss_and_recall(snapshot_folder):

@@ -23,8 +23,8 @@ class Counting(vsepp.Embedder):
 
     pictures = 0
 
-    def embed_images(self, pictures):
-        vectors = super().embed_images(pictures)
+    def embed_pixels(self, cut):
+        vectors = super().embed_pixels(cut)
         Counting.pictures += len(vectors)
         return vectors
 

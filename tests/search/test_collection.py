@@ -104,6 +104,18 @@ def test_unknown_words_are_named(collection):
     assert "fluffy, zebra" in " ".join(found.notes())
 
 
+def test_other_forms_of_known_words_are_taken_for_them(collection):
+    found = collection.search("two RED circles, -squares", k=5)
+    plain = collection.search("two red circle, -square", k=5)
+    assert dict(found.taken_for) == {"circles": "circle", "squares": "square"}
+    assert "circles" not in found.unknown_words
+    assert [hit.key for hit in found] == [hit.key for hit in plain]
+    assert found.min_score == plain.min_score
+    assert "Taking 'circles' for 'circle'." in found.notes()
+    assert found.as_dict()["taken_for"] == {"circles": "circle", "squares": "square"}
+    assert dict(plain.taken_for) == {}
+
+
 @pytest.mark.parametrize(
     "text", ["a quarterly tax report", "the of the of", "zebra crossing", "и так далее", "!!!"]
 )
@@ -161,6 +173,13 @@ def test_what_the_server_needs_of_a_photo(collection, scenes):
         collection.search(like=hit.key, image=hit.path)
     with pytest.raises(WrongRequest, match="at least one"):
         collection.search("a red circle", k=0)
+
+
+@pytest.mark.parametrize("key", ["0", "-1", "007", "x", "", "1.0", "\u0661", str(2**63), "9" * 400])
+def test_what_is_no_key_finds_no_photo(collection, key):
+    assert collection.photo(key) is None
+    with pytest.raises(WrongRequest, match="There is no photo"):
+        collection.search(like=key)
 
 
 def test_an_empty_collection_answers(embedder, tmp_path):

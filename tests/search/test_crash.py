@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import vsepp
-from vsepp.search.photos import Photos, exists
+from vsepp.search.photos import Photos
+from vsepp.search.sqlite_file import exists
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,7 @@ import sys
 import vsepp
 from vsepp.search import embedding
 
-embedding.BATCH = 4  # many commits, many moments between them
+embedding.BATCH = embedding.PIECE = 4  # many commits, many moments between them
 embedder = vsepp.load()
 print("ready", flush=True)
 with vsepp.Collection.open_or_create(sys.argv[1], embedder) as collection:
@@ -66,6 +67,7 @@ def check_and_finish(path, scenes, embedder):
         assert (report.added, report.unchanged) == (100 - before, before)
     with closing(Photos.open(path)) as photos:
         _, metadata, vectors = photos.after(0, 1000)
+        assert set(photos.folders().values()) == {10}  # of ten folders, counted right as well
     assert Counter(item.path for item in metadata) == Counter(map(str, scenes.rglob("*.png")))
     expected = embedder.embed_images(item.path for item in metadata)
     np.testing.assert_allclose(vectors, expected, atol=2e-3)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -216,15 +217,19 @@ def test_searching_while_adding_and_removing(opened, engine):
     content /= np.linalg.norm(content, axis=1, keepdims=True)
     metadata = photos(4000)
 
+    everybody = Barrier(3)
+
     def write():
+        everybody.wait()
         for start in range(0, 4000, step):
             chosen = slice(start, start + step)
             index.upsert(keys(4000)[chosen], content[chosen], metadata[chosen])
             index.remove(f"key-{n}" for n in range(start, start + step * 3 // 5))
 
     def read():
+        everybody.wait()
         seen = 0
-        while not writing.done():
+        while not (seen and writing.done()):
             for hit in index.search(content[seen % 4000][None], 5)[0]:
                 number = int(hit.key.removeprefix("key-"))
                 assert hit.path == Path(metadata[number].path)

@@ -2,14 +2,19 @@
 
 import os
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vsepp.errors import WorkFailed, WrongRequest
-from vsepp.search.photos import FORMAT, Embedded, Known, Model, Photo, Photos, exists
+from vsepp.search.photos import Embedded, Known, Model, Photo, Photos
+from vsepp.search.sqlite_file import FORMAT, exists
 from vsepp.search.where import Where
 
 MODEL = Model("abc", Path("/models/caf\udce9"), 4, "inner_product")
@@ -92,6 +97,44 @@ def test_the_newest_first(photos):
     assert names(Where(), 1) == ["2020-01-03"]
     assert names(Where(inside=("2019",))) == ["2019-05-05"]
     assert names(Where(after="2020", before="2020-01-02")) == ["2020-01-01"]
+
+
+PATHS = ["/1", "/a/1", "/a/2", "/a/b/1", "/a/b/2", "/\u72d7/1", "/caf\udce9/1"]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.lists(st.sampled_from(PATHS), max_size=4)), max_size=8))
+def test_folders_are_counted_as_if_they_were_counted_anew(steps):
+    with TemporaryDirectory() as place:
+        photos = Photos.create(Path(place) / "photos.vse", MODEL)
+        there = set()
+        for adds, paths in steps:
+            if adds:
+                put(photos, [photo(path) for path in paths], vectors(len(paths)))
+                there |= set(paths)
+            else:
+                photos.remove(paths)
+                there -= set(paths)
+        assert photos.folders() == Counter(os.path.dirname(path) for path in there)  # noqa: PTH120
+        photos.close()
+
+
+def test_a_file_of_the_first_format_gets_what_it_lacks(photos, tmp_path):
+    put(photos, [photo(path) for path in PATHS], vectors(len(PATHS)))
+    expected = photos.folders()
+    photos.close()
+    with closing(sqlite3.connect(tmp_path / "photos.vse")) as connection:
+        connection.executescript(
+            "DROP TABLE folders; DROP INDEX photos_by_time; PRAGMA user_version = 1"
+        )
+    for _ in range(2):
+        with closing(Photos.open(tmp_path / "photos.vse")) as again:
+            assert again.folders() == expected
+            assert len(again.newest(Where(), 99)) == len(PATHS)
+    with closing(sqlite3.connect(tmp_path / "photos.vse")) as connection:
+        plan = connection.execute(
+            "EXPLAIN QUERY PLAN SELECT number FROM photos ORDER BY taken DESC, number DESC"
+        )
+        assert "photos_by_time" in str(plan.fetchall())  # no sorting of a million photos
 
 
 def test_a_sample_is_spread_over_all(photos):

@@ -5,20 +5,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from vsepp.data.pictures import View
 from vsepp.search.photos import Embedded
 from vsepp.search.reading import Read, read
 from vsepp.search.walk import Broken, files_below
 
+VIEW = View(size=16, resize=16)
 SHUTTER, DIGITIZED, CHANGED, ORIENTATION, DETAILS = 0x9003, 0x9004, 0x0132, 0x0112, 0x8769
 
 
-def nothing_known(content):
+def nothing_known(photo):
     return None
 
 
 def read_one(path, known=nothing_known):
     (file,) = files_below(path)
-    return read(file, 16, known)
+    return read(file, VIEW, known)
 
 
 def photo(path, size=(60, 40), exif=None):
@@ -71,12 +73,18 @@ def test_width_and_height_are_those_of_the_upright_photo(tmp_path):
     assert found.made.size == (16, 24)
 
 
+def test_the_picture_is_what_the_net_would_see(tmp_path):
+    (file,) = files_below(photo(tmp_path / "a.jpg"))
+    squeezed = read(file, View(size=16, resize=16, square=True), nothing_known)
+    assert squeezed.made.size == (16, 16)
+
+
 def test_content_that_is_known_is_not_decoded(tmp_path):
     first, copy = photo(tmp_path / "a.png"), tmp_path / "b.png"
     copy.write_bytes(first.read_bytes())
     known = Embedded(np.ones(4, dtype=np.float32), b"look")
     content = read_one(first).photo.content
-    found = read_one(copy, {content: known}.get)
+    found = read_one(copy, lambda photo: {content: known}.get(photo.content))
     assert found.photo.content == content
     assert found.made is known
     assert read_one(photo(tmp_path / "c.png", size=(50, 50))).photo.content != content
@@ -110,7 +118,7 @@ def test_a_file_that_vanished_is_told(tmp_path):
     file = photo(tmp_path / "a.png")
     (listed,) = files_below(file)
     file.unlink()
-    assert "No such file" in read(listed, 16, nothing_known).reason
+    assert "No such file" in read(listed, VIEW, nothing_known).reason
 
 
 def test_noise_in_the_middle_of_files_never_ends_a_run(tmp_path):

@@ -122,8 +122,18 @@ def test_a_link_with_the_token_gives_a_cookie_that_is_not_the_token(guarded):
 
 def test_a_link_with_a_wrong_token_gives_none(guarded):
     answer = guarded.get("/", params={"token": "wrong"}, follow_redirects=False)
+    assert answer.headers["location"] == "/?refused=1"  # the page says so
     assert "set-cookie" not in answer.headers
     assert guarded.get("/api/health").status_code == 401
+
+
+def test_what_is_looked_for_survives_the_door(guarded):
+    link = {"token": "wrong", "refused": "1", "q": "two dogs & \u72d7", "like": "7"}
+    sought = "q=two+dogs+%26+%E7%8B%97&like=7"
+    refused = guarded.get("/", params=link, follow_redirects=False)
+    assert refused.headers["location"] == f"/?{sought}&refused=1"
+    welcome = guarded.get("/", params={**link, "token": TOKEN}, follow_redirects=False)
+    assert welcome.headers["location"] == f"/?{sought}"
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 import os
 from io import BytesIO
+from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 import vsepp
 from tests.serving import NUM_PHOTOS, sideways
+from vsepp.search.photos import Embedded, Photo, Photos
 from vsepp.service.limits import DEEPEST, LONGEST_QUERY, MOST_HITS
 
 
@@ -60,6 +63,9 @@ def test_filters_and_unknown_words(client):
     answer = client.get("/api/search", params={"q": "zeppelin"}).json()
     assert answer["unknown_words"] == ["zeppelin"]
     assert answer["hits"] == []
+    answer = client.get("/api/search", params={"q": "red circles"}).json()
+    assert answer["taken_for"] == {"circles": "circle"}
+    assert answer["unknown_words"] == []
 
 
 def test_more_like_a_photo_leaves_itself_out_and_takes_words(client):
@@ -212,6 +218,25 @@ def test_the_collection_introduces_itself(client, collection):
     }
     assert "circle" in answer["words"]
     assert client.get("/api/health").json()["photos"] == NUM_PHOTOS
+
+
+def test_all_folders_count_however_many_photos_there_are(tmp_path, client_of):
+    """The first folder holds the oldest photos, behind more than anybody can scroll to."""
+    model = vsepp.load()
+    made = Embedded(np.zeros(model.dim, dtype=np.float32), b"")
+    with vsepp.Collection.create(tmp_path / "many.vse", model) as many:
+        photos = Photos.open(many.path)
+        photos.put(
+            (Photo(Path(f"/p/{year}/{n}.jpg"), 1, 1, f"{year}-01-01T00:00:00", 4, 3, b""), made)
+            for year, count in ((1999, 70), (2020, DEEPEST))
+            for n in range(count)
+        )
+        photos.close()
+        answer = client_of(many).get("/api/collection").json()
+    assert answer["folders"] == [
+        {"folder": "1999", "photos": 70},
+        {"folder": "2020", "photos": DEEPEST},
+    ]
 
 
 def test_openapi_has_examples_and_describes_the_errors(client):

@@ -10,6 +10,7 @@ from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import k_hardest_hinges, max_of_hinges, sum_of_hinges
 from vsepp.training import fast, loop
+from vsepp.training.average import RunningAverage
 from vsepp.training.loop import Epoch, Phase, Step, adam
 
 needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -21,10 +22,10 @@ def pairs():
     return pairs_with_features()  # 150 pairs: four batches of 32, and 22 left over
 
 
-def assert_same_walk(pairs, phases=CURRICULUM, design=None, seed=3, **settings):
+def assert_same_walk(pairs, phases=CURRICULUM, design=None, seed=3, word_dropout=0.0, **settings):
     """Both loops from the same weights: the same events, and losses and weights up to rounding."""
     models = [small_model(**(design or {})) for _ in range(2)]
-    batches = [pairs.batches(32, seed=seed) for _ in range(2)]
+    batches = [pairs.batches(32, seed=seed, word_dropout=word_dropout) for _ in range(2)]
     plain = list(loop.steps_and_epochs(models[0], batches[0], phases, **settings))
     quick = list(fast.steps_and_epochs(models[1], batches[1], phases, **settings))
     assert [type(event) for event in plain] == [type(event) for event in quick]
@@ -57,10 +58,19 @@ def test_it_reduces_and_clips_as_the_plain_loop_does(pairs, reduction, clip):
         {"similarity": "order_similarity_rooted", "absolute": True},
         {"project_captions": True, "normalize_features": False},
         {"caption_encoder": "bag"},
+        {"bidirectional": True},
+        {"bidirectional": True, "pooling": "gpo"},
+        {"pooling": "mean"},
+        {"pooling": "max"},
     ],
 )
 def test_every_model_walks_alike(pairs, design):
     assert_same_walk(pairs, design=design)
+
+
+@pytest.mark.parametrize("design", [{}, {"pooling": "mean"}])
+def test_both_loops_leave_out_the_same_words(pairs, design):
+    assert_same_walk(pairs, design=design, word_dropout=0.3)
 
 
 @pytest.mark.parametrize("masked", [True, False])
@@ -88,6 +98,20 @@ def test_it_is_the_walk_of_another_optimiser_too(pairs):
     assert losses[1][2] < losses[1][0]
 
 
+def test_it_follows_the_same_rates_and_averages_the_same_weights(pairs):
+    phases = [Phase(2, 2e-3, sum_of_hinges, "cosine", warm_up=0.2), Phase(1, 1e-3, max_of_hinges)]
+    averages = []
+    for walk in (loop, fast):
+        model = small_model()
+        average = RunningAverage(model, 0.9)
+        for _ in walk.steps_and_epochs(model, pairs.batches(32), phases, average=average):
+            pass
+        averages.append(average.weights)
+        assert any((a != b).any() for a, b in zip(average.weights, model.parameters(), strict=True))
+    for ours, expected in zip(*averages, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-3, atol=5e-4)
+
+
 # ---- its contract
 
 
@@ -107,14 +131,16 @@ def test_a_step_may_stand_for_several_batches(pairs):
     assert epoch.loss == pytest.approx(total / len(pairs), rel=1e-5)
 
 
-def test_a_resumed_walk_ends_with_the_same_weights(pairs):
+@pytest.mark.parametrize("word_dropout", [0.0, 0.3])
+def test_a_resumed_walk_ends_with_the_same_weights(pairs, word_dropout):
     whole, halves = small_model(), small_model()
-    list(fast.steps_and_epochs(whole, pairs.batches(32), CURRICULUM))
+    batches_of = partial(pairs.batches, 32, word_dropout=word_dropout)
+    list(fast.steps_and_epochs(whole, batches_of(), CURRICULUM))
     optimizer = adam(halves)
-    events = fast.steps_and_epochs(halves, pairs.batches(32), CURRICULUM, optimizer=optimizer)
+    events = fast.steps_and_epochs(halves, batches_of(), CURRICULUM, optimizer=optimizer)
     assert next(event.number for event in events if isinstance(event, Epoch)) == 1
     events.close()
-    batches = pairs.batches(32)
+    batches = batches_of()
     batches.epoch = 1
     rest = fast.steps_and_epochs(halves, batches, CURRICULUM, optimizer=optimizer, epochs_done=1)
     assert [event.number for event in rest if isinstance(event, Epoch)] == [2, 3]
@@ -200,6 +226,18 @@ def test_a_gpu_follows_the_plain_loss_curve_with_other_similarities(pairs, simil
     plain = gpu_losses(loop, pairs, design, phases)
     quick = gpu_losses(fast, pairs, design, phases, precision="float32")
     assert quick == pytest.approx(plain, rel=2e-3)
+
+
+@needs_a_gpu
+@pytest.mark.parametrize(
+    "design", [{"bidirectional": True}, {"bidirectional": True, "pooling": "gpo"}]
+)
+def test_a_gpu_follows_the_plain_loss_curve_with_other_encoders(pairs, design):
+    phases = [Phase(6, 1e-3, sum_of_hinges)]
+    plain = gpu_losses(loop, pairs, design, phases)
+    for precision, tolerance in (("float32", 2e-3), ("bf16", 3e-2)):
+        quick = gpu_losses(fast, pairs, design, phases, precision=precision)
+        assert quick == pytest.approx(plain, rel=tolerance)
 
 
 @needs_a_gpu

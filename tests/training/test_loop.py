@@ -9,7 +9,7 @@ from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges, sum_of_hinges
-from vsepp.training.loop import Epoch, Phase, Step, steps_and_epochs, train
+from vsepp.training.loop import Epoch, Phase, Step, adam, set_rate, steps_and_epochs, train
 
 
 @pytest.fixture(scope="module")
@@ -143,3 +143,25 @@ def test_a_gpu_gives_the_losses_of_the_cpu(pairs):
         epochs = train(model, pairs.batches(40), [Phase(2, 1e-4, sum_of_hinges)])
         losses.append([epoch.loss for epoch in epochs])
     assert losses[0] == pytest.approx(losses[1], rel=1e-2)
+
+
+def test_the_rate_by_hand():
+    plain = Phase(4, 2.0, sum_of_hinges)
+    assert [plain.rate(done) for done in (0, 0.5, 1)] == [2, 2, 2]
+    curved = Phase(4, 2.0, sum_of_hinges, "cosine", warm_up=0.5)
+    assert [curved.rate(done) for done in (0, 0.25, 0.5, 0.75, 1)] == pytest.approx(
+        [0, 0.5 * (1 + 0.5**0.5), 1, 1 - 0.5**0.5, 0]
+    )
+
+
+def test_a_net_may_learn_at_a_share_of_the_rate(model, pairs):
+    before = weights(model)
+    optimizer = adam(model, net_share=0.0)
+    settings = {"optimizer": optimizer}
+    list(train(model, pairs.batches(40), [Phase(1, 1e-3, sum_of_hinges)], **settings))
+    moved = {
+        name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])
+    }
+    assert moved == {name for name, _ in model.named_parameters() if "backbone" not in name}
+    set_rate(optimizer, 0.5)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.0]

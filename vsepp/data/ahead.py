@@ -8,11 +8,14 @@ from typing import TypeVar
 
 Task = TypeVar("Task")
 Made = TypeVar("Made")
-AHEAD = 4  # at least so many tasks are under way while the reader works on what one has made
+AHEAD = 4  # tasks, at least, that are under way while the reader works on what one has made
 
 
 def made_ahead(
-    tasks: Iterable[Task], make: Callable[[Task], Made], threads: int | None = None
+    tasks: Iterable[Task],
+    make: Callable[[Task], Made],
+    ahead: int = AHEAD,
+    threads: int | None = None,
 ) -> Iterator[Made]:
     """What `make` makes of each task, in order, a few ahead of the reader, in threads.
 
@@ -24,7 +27,7 @@ def made_ahead(
         try:
             for task in tasks:
                 pending.append(pool.submit(make, task))
-                if len(pending) > max(AHEAD, threads):
+                if len(pending) > max(ahead, threads):
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()

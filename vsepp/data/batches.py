@@ -1,8 +1,8 @@
 """Captioned images -> batches of tensors: words are cut once, pictures are decoded ahead."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,15 +12,21 @@ from vsepp.data.ahead import made_ahead
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.crops import RANDOM_CROPS, Crop, draws
 from vsepp.data.decoded import IN_MEMORY, DecodedPictures
+from vsepp.data.dropped_words import WordDropout
 from vsepp.data.features import features_of
 from vsepp.data.gallery import Gallery
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
 
+Share = Callable[[int], slice]  # of a batch of some length: which of its rows
+
 
 @dataclass(frozen=True)
 class Batch:
-    """M pairs: row m of `images` belongs to row m of `words`."""
+    """M pairs: row m of `images` belongs to row m of `words`.
+
+    Where several processes share a batch, each has its own rows of it, and the `image_ids` of all.
+    """
 
     images: Tensor  # (M, 3, S, S) or (M, K, 3, S, S) uint8; features (M, D_phi) where the net ran before
     words: Tensor  # (M, L) ids, padded with 0
@@ -49,6 +55,7 @@ class Pairs:
         self.pictures: DecodedPictures | Gallery = DecodedPictures(items, self.view, memory)
         stored = features_of(items)
         self.features = None if stored is None else torch.from_numpy(stored)  # (N, D_phi)
+        self.unknown_word = vocabulary.unknown
         captions = [caption for item in items for caption in item.captions]
         self.words = [np.asarray(ids, dtype=np.int64) for ids in vocabulary.encode(captions)]
         self.image_of_caption = np.repeat(np.arange(len(items)), [len(i.captions) for i in items])
@@ -76,60 +83,94 @@ class Pairs:
         pairs.pictures = Gallery.of(self.pictures, device)
         return pairs
 
-    def batches(self, size: int = 128, crop: Crop = "center", seed: int = 0) -> "Batches":
-        """Shuffled batches of pairs; every pass over them is a new epoch in a new order."""
-        return Batches(self, size, crop, seed)
+    def batches(
+        self, size: int = 128, crop: Crop = "center", seed: int = 0, word_dropout: float = 0.0,
+        share: Share = slice
+    ) -> "Batches":  # fmt: skip
+        """Shuffled batches of pairs; every pass over them is a new epoch in a new order.
 
-    def image_batches(self, size: int = 128) -> Iterator[Tensor]:
-        """Every picture once, in order, as pixels or as features."""
-        if self.features is None:
-            return self.pictures.batches(size)
-        return (part.float() for part in self.features.split(size))
+        `share` says which rows of a batch are made here; by default, all.
+        """
+        return Batches(self, size, crop, seed, word_dropout, share)
 
-    def caption_batches(self, size: int = 1024) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def image_batches(self, size: int = 128, share: Share = slice) -> Iterator[Tensor]:
+        """Every picture once, or a share of them, in order, as pixels or as features."""
+        chosen = share(len(self.items))
+        if self.features is not None:
+            return (part.float() for part in self.features[chosen].split(size))
+        if chosen.start == chosen.stop:
+            return iter([self._no_pixels()])
+        return self.pictures.batches(size, chosen)
+
+    def caption_batches(
+        self, size: int = 1024, share: Share = slice
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Every caption once, the short ones first: its numbers, its words, their lengths."""
-        order = np.argsort([len(ids) for ids in self.words], kind="stable")
-        for start in range(0, len(order), size):
+        chosen = np.arange(len(self))[share(len(self))]
+        order = chosen[np.argsort([len(self.words[n]) for n in chosen], kind="stable")]
+        for start in range(0, max(1, len(order)), size):  # of an empty share, one empty batch
             numbers = order[start : start + size]
             words, lengths = padded([self.words[number] for number in numbers])
             yield torch.from_numpy(numbers), words, lengths
 
-    def batch(self, numbers: np.ndarray, crop: Crop, drawn: np.ndarray | None = None) -> Batch:
+    def batch(
+        self, numbers: np.ndarray, crop: Crop, drawn: np.ndarray | None = None, share: Share = slice
+    ) -> Batch:
         """The pairs with these caption numbers; `drawn` are all pairs' draws of random crops."""
+        image_ids = torch.from_numpy(self.image_of_caption[numbers])
+        numbers = numbers[share(len(numbers))]
         words, lengths = padded([self.words[number] for number in numbers])
         images = self.image_of_caption[numbers]
         if self.features is not None:
             pixels = self.features[torch.from_numpy(images).to(self.features.device)].float()
         else:
             pixels = self.crops(numbers, crop, drawn)
-        return Batch(pixels, words, lengths, torch.from_numpy(images))
+        return Batch(pixels, words, lengths, image_ids)
 
     def crops(self, numbers: np.ndarray, crop: Crop, drawn: np.ndarray | None = None) -> Tensor:
         """The pictures of these captions as the net is to see them (M, 3, S, S)."""
         images = self.image_of_caption[numbers]
+        if not len(images):  # a process may have no pair in a small last batch
+            return self._no_pixels()
         if drawn is None:
             return self.pictures.fixed(images)
         return self.pictures.random(images, crop, drawn[numbers])
+
+    def _no_pixels(self) -> Tensor:
+        return torch.zeros(0, *self.view.shape, dtype=torch.uint8)
 
 
 class Batches:
     """Random batches of one size; the last one of an epoch may be smaller."""
 
-    def __init__(self, pairs: Pairs, size: int, crop: Crop, seed: int) -> None:
+    def __init__(
+        self, pairs: Pairs, size: int, crop: Crop, seed: int, word_dropout: float = 0.0,
+        share: Share = slice
+    ) -> None:  # fmt: skip
         self.pairs = pairs
+        self.share = share
         self.size = size
         self.crop = crop
         self.seed = seed
+        self.word_dropout = word_dropout  # the chance of a word to be taken for an unknown one
         self.epoch = 0  # passes begun so far
 
     def __len__(self) -> int:
         return -(-len(self.pairs) // self.size)
 
     def __iter__(self) -> Iterator[Batch]:
-        order, drawn = self.order(), self.draws()
+        order, drawn, dropout = self.order(), self.draws(), self.dropout()
         self.epoch += 1
         numbers = np.split(order, range(self.size, len(order), self.size))
-        yield from made_ahead(numbers, lambda chosen: self.pairs.batch(chosen, self.crop, drawn))
+
+        def batch(chosen: np.ndarray) -> Batch:
+            made = self.pairs.batch(chosen, self.crop, drawn, self.share)
+            if dropout is None:
+                return made
+            own = torch.from_numpy(chosen[self.share(len(chosen))])
+            return replace(made, words=dropout(made.words, made.lengths, own))
+
+        yield from made_ahead(numbers, batch)
 
     def order(self) -> np.ndarray:
         """The caption numbers of the next epoch, batch after batch."""
@@ -141,9 +182,18 @@ class Batches:
             return None
         return draws(self.crop, len(self.pairs), (self.seed, self.epoch, 1))
 
+    def dropout(self) -> WordDropout | None:
+        """Which words the next epoch leaves out, where it does."""
+        if self.word_dropout == 0:
+            return None
+        seeds = (self.seed, self.epoch, 2)
+        return WordDropout.of_epoch(self.word_dropout, self.pairs.unknown_word, seeds)
+
 
 def padded(words: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
     """Captions side by side, filled up with zeros: (M, L) ids and (M,) lengths."""
+    if not words:
+        return torch.zeros(0, 1, dtype=torch.long), torch.zeros(0, dtype=torch.long)
     lengths = np.asarray([len(ids) for ids in words])
     matrix = np.zeros((len(words), lengths.max()), dtype=np.int64)
     matrix[np.arange(lengths.max()) < lengths[:, None]] = np.concatenate(words)

@@ -1,5 +1,6 @@
 """The pictures of a split in memory: decoded, resized, and cropped where they are asked for."""
 
+import os
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
@@ -14,7 +15,8 @@ from vsepp.data.captioned import CaptionedImage
 from vsepp.data.crops import Crop
 from vsepp.data.pictures import View, random_crops
 
-IN_MEMORY = 2_000_000_000  # bytes of decoded pictures that are kept; the rest is decoded again
+# Bytes of decoded pictures that are kept, a quarter of the machine's; the rest is decoded again.
+IN_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 Indices = Sequence[int] | NDArray[np.int64]
 
 
@@ -42,10 +44,11 @@ class DecodedPictures:
         pictures = [self.resized(index) for index in indices]
         return torch.from_numpy(random_crops(pictures, self.view.size, crop, drawn))
 
-    def batches(self, size: int = 128) -> Iterator[Tensor]:
-        """Every picture once, in order, at most `size` crops at a time."""
+    def batches(self, size: int = 128, chosen: slice = slice(None)) -> Iterator[Tensor]:
+        """Every picture once, or the chosen ones, in order, at most `size` crops at a time."""
         step = max(1, size // self.view.crops)
-        chunks = np.split(np.arange(len(self.items)), range(step, len(self.items), step))
+        indices = np.arange(len(self))[chosen]
+        chunks = np.split(indices, range(step, len(indices), step))
         yield from made_ahead(chunks, self.fixed)
 
     def resized(self, index: int) -> Image.Image:

@@ -56,10 +56,11 @@ class Gallery:
         widths, heights = self.sizes[indices].T
         return self._cut(indices, random_boxes(crop, self.view.size, widths, heights, drawn))
 
-    def batches(self, size: int = 128) -> Iterator[Tensor]:
-        """Every picture once, in order."""
-        for start in range(0, len(self), size):
-            yield self.fixed(np.arange(start, min(start + size, len(self))))
+    def batches(self, size: int = 128, chosen: slice = slice(None)) -> Iterator[Tensor]:
+        """Every picture once, or the chosen ones, in order."""
+        indices = np.arange(len(self))[chosen]
+        for start in range(0, len(indices), size):
+            yield self.fixed(indices[start : start + size])
 
     def _cut(self, indices: Indices, boxes: Boxes) -> Tensor:
         device = self.pixels.device

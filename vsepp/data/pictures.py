@@ -37,6 +37,12 @@ class View:
     square: bool = False  # squeeze the whole picture into resize x resize instead
     crops: int = 1  # 1 is the middle; the features of 10 are averaged
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of what `cut` makes."""
+        one = 3, self.size, self.size
+        return (10, *one) if self.crops == 10 else one
+
     def resized(self, source: Picture) -> Image.Image:
         picture = open_picture(source, self.resize)
         return (squeeze if self.square else shrink)(picture, self.resize)

@@ -77,6 +77,13 @@ class Vocabulary:
         numbers: dict[str, int] = self.tokenizer.get_vocab()
         return sorted((word for word in numbers if word not in SPECIALS), key=numbers.__getitem__)
 
+    @property
+    def unknown(self) -> int:
+        """The id of every word that the model does not know."""
+        number = self.tokenizer.token_to_id(UNKNOWN)
+        assert number is not None  # every vocabulary has it
+        return int(number)
+
     def __len__(self) -> int:
         return int(self.tokenizer.get_vocab_size())
 

@@ -22,8 +22,13 @@ class Design:
     resize: int = 256  # the short side of the picture that it is cut from
     square: bool = False  # squeeze the whole picture into resize x resize instead
     dim: int = 1024
+    hidden: int = (
+        0  # width of the GRU, whose states W_g brings into the space; 0: dim, as the paper
+    )
     word_dim: int = 300
     caption_encoder: Literal["gru", "bag"] = "gru"  # of the words one after another, or their mean
+    bidirectional: bool = False  # a second GRU reads the caption from its end
+    pooling: Literal["last", "mean", "max", "gpo"] = "last"  # of the GRU's states
     similarity: str = "inner_product"
     normalize_images: bool = True
     normalize_features: bool = True

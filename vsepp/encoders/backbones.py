@@ -39,7 +39,7 @@ class Backbone(nn.Module):
             crops = self(images.flatten(0, 1))
             mean: Tensor = crops.unflatten(0, images.shape[:2]).mean(1)
             return mean
-        features: Tensor = self.net((images.float() - self.mean) / self.std)
+        features: Tensor = self.net((images.to(self.mean.dtype) - self.mean) / self.std)
         return features
 
 

@@ -69,11 +69,12 @@ class ImageEncoder(nn.Module):
             half_precision(self._learns_in_halves and self.training),
         ):
             features = net(images)
-        return features.float()
+        return features.to(self.linear.weight.dtype)
 
     def forward(self, images: Tensor) -> Tensor:
         # images (M, 3, S, S) or (M, K, 3, S, S), or features (M, D_phi) made before -> vectors (M, D)
-        features = images if images.dim() == 2 else self.features(images)
+        made_before = images.dim() == 2
+        features = images.to(self.linear.weight.dtype) if made_before else self.features(images)
         if self.normalize_features:
             features = normalized(features)
         vectors: Tensor = self.linear(features)

@@ -81,4 +81,7 @@ def _caption_encoder(plan: Architecture) -> CaptionEncoder | BagOfWords:
         plan.word_dim,
         project=plan.project_captions,
         absolute=plan.absolute,
+        bidirectional=plan.bidirectional,
+        pooling=plan.pooling,
+        hidden=plan.hidden,
     )

@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import CONFIG, FORMAT, Architecture, read_config
@@ -18,6 +20,7 @@ from vsepp.errors import WrongRequest
 WEIGHTS, WORDS, CARD = "model.safetensors", "tokenizer.json", "README.md"
 CAPTIONS_BY = {"gru": "a GRU", "bag": "a bag of words"}
 GRAPHS = ("image.onnx", "caption.onnx")
+LARGEST_HALF = torch.finfo(torch.float16).max
 
 
 @dataclass(frozen=True)
@@ -29,27 +32,35 @@ class Snapshot:
     architecture: Architecture
     notes: dict[str, Any] = field(default_factory=dict)
 
-    def save(self, folder: Path | str, graphs: bool = True) -> Path:
+    def save(self, folder: Path | str, graphs: bool = True, half: bool = False) -> Path:
         """Write the folder, with or without its ONNX graphs, which take some seconds to make.
 
-        All is written to a draft first: what was there stays good until the draft is complete.
+        With `half`, matrices are stored in half precision: half the size, and vectors that agree to
+        three digits. All is written to a draft first: what was there stays good until it is complete.
         """
         folder = Path(folder)
         draft = folder / ".draft"  # one name: what a killed run left is cleared by the next
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         try:
-            self._write(draft, graphs)
+            self._write(draft, half)
+            if graphs:
+                # What is stored, not what is in memory: the two may differ by a rounding.
+                stored = Snapshot.load(draft).model if half else self.model
+                export_images(stored.image_encoder, self.architecture, draft / WEIGHTS)
+                export_captions(stored.caption_encoder, draft / WEIGHTS)
             _replace_folder(folder, draft)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         return folder
 
-    def _write(self, folder: Path, graphs: bool) -> None:
+    def _write(self, folder: Path, half: bool) -> None:
         weights = {
             name: tensor.detach().cpu().contiguous()
             for name, tensor in self.model.state_dict().items()
         }
+        if half:
+            weights = {name: _halved(tensor) for name, tensor in weights.items()}
         try:
             save_file(weights, folder / WEIGHTS)
         except SafetensorError as error:  # its word for a disk that is full
@@ -63,9 +74,6 @@ class Snapshot:
         }
         text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
         (folder / CONFIG).write_text(text, encoding="utf-8")
-        if graphs:
-            export_images(self.model.image_encoder, self.architecture, folder / WEIGHTS)
-            export_captions(self.model.caption_encoder, folder / WEIGHTS)
         (folder / CARD).write_text(self._card(), encoding="utf-8")
 
     @classmethod
@@ -95,6 +103,13 @@ class Snapshot:
             "- `image.onnx`, `caption.onnx`, `tokenizer.json`: the same model for `vsepp.load`, "
             "which needs no torch; the graphs read their numbers from `model.safetensors`\n"
         )
+
+
+def _halved(tensor: Tensor) -> Tensor:
+    """Matrices in half precision; the few biases and statistics of batch norms keep their digits."""
+    if tensor.dtype != torch.float32 or tensor.dim() < 2 or tensor.abs().max() > LARGEST_HALF:
+        return tensor
+    return tensor.half()
 
 
 def _replace_folder(folder: Path, draft: Path) -> None:

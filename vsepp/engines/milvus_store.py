@@ -6,6 +6,7 @@ puts it, and how often, it is there once.
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -143,6 +144,18 @@ class MilvusStore:
         rows = sorted(rows, key=lambda row: (-row["taken"], row["key"]))[:count]
         return [Hit(row["key"], 0.0, Path(unescaped(row["path"]))) for row in rows]
 
+    def folders(self) -> dict[str, int]:
+        """Milvus does not group: those of as many photos as it hands out at once."""
+        rows = self._index.connection.call(
+            "query",
+            self._index.name,
+            filter="",
+            output_fields=["path"],
+            limit=MOST_HITS,
+            consistency_level="Session",
+        )
+        return dict(Counter(str(Path(unescaped(row["path"])).parent) for row in rows))
+
     @contextmanager
     def writing(self) -> Iterator["MilvusLedger"]:
         connection = Connection(self._index.connection.address, WRITING)
@@ -167,7 +180,7 @@ class MilvusLedger:
         rows = self._rows(self._index.name, place, milvus_rows.KNOWN)
         return {unescaped(row["path"]): milvus_rows.known_of(row) for row in rows}
 
-    def of_content(self, content: bytes) -> Embedded | None:
+    def made_before(self, photo: Photo) -> Embedded | None:
         """Not looked for: Milvus would read every photo."""
         return None
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vsepp.data.batches import Pairs
-from vsepp.devices import full_precision
+from vsepp.devices import ALONE, Processes, full_precision
 from vsepp.encoders.joint import JointEmbedding, Similarity
 from vsepp.equations.ranking import Recall
 from vsepp.equations.similarity import inner_product
@@ -92,34 +92,45 @@ class Retrieval:
 
 
 @torch.inference_mode()
-def evaluate(model: JointEmbedding, pairs: Pairs, protocol: str = "full") -> Retrieval:
+def evaluate(
+    model: JointEmbedding, pairs: Pairs, protocol: str = "full", processes: Processes = ALONE
+) -> Retrieval:
     """Embed every image and every caption once, rank all, and average the protocol's folds."""
     folds(protocol, len(pairs.items))  # complain before the work, not after it
-    images, captions = embed(model, pairs)
+    images, captions = embed(model, pairs, processes)
     owners = torch.from_numpy(pairs.image_of_caption)
-    return Retrieval.from_vectors(images, captions, owners, model.similarity, protocol)
+    return processes.as_first(
+        lambda: Retrieval.from_vectors(images, captions, owners, model.similarity, protocol)
+    )
 
 
-def embed(model: JointEmbedding, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """Image vectors (N, D) and caption vectors (C, D) of a split, in its order."""
-    return embed_images(model, pairs), embed_captions(model, pairs)
+def embed(
+    model: JointEmbedding, pairs: Pairs, processes: Processes = ALONE
+) -> tuple[Tensor, Tensor]:
+    """Image vectors (N, D) and caption vectors (C, D) of a split, in its order.
+
+    Several processes embed a share each, and get all vectors.
+    """
+    return embed_images(model, pairs, processes), embed_captions(model, pairs, processes)
 
 
 @torch.inference_mode()
-def embed_images(model: JointEmbedding, pairs: Pairs) -> Tensor:
+def embed_images(model: JointEmbedding, pairs: Pairs, processes: Processes = ALONE) -> Tensor:
     with _in_use(model) as device:
-        return torch.cat([model.embed_images(batch.to(device)) for batch in pairs.image_batches()])
+        batches = pairs.image_batches(share=processes.share)
+        vectors = [model.embed_images(batch.to(device)) for batch in batches]
+    return processes.gathered(torch.cat(vectors), len(pairs.items))
 
 
 @torch.inference_mode()
-def embed_captions(model: JointEmbedding, pairs: Pairs) -> Tensor:
+def embed_captions(model: JointEmbedding, pairs: Pairs, processes: Processes = ALONE) -> Tensor:
     numbers, vectors = [], []
     with _in_use(model) as device:
-        for chosen, words, lengths in pairs.caption_batches():
+        for chosen, words, lengths in pairs.caption_batches(share=processes.share):
             numbers.append(chosen)
             vectors.append(model.embed_captions(words.to(device), lengths.to(device)))
         in_order = torch.cat(numbers).argsort().to(device)
-    return torch.cat(vectors)[in_order]
+    return processes.gathered(torch.cat(vectors)[in_order], len(pairs))
 
 
 @contextmanager

@@ -37,6 +37,8 @@ class Reproduced:
         return printed(self.recipe.expect)
 
     def lines(self) -> list[Line]:
+        if self.recipe.expect is None:  # a recipe of ours: nobody has printed anything
+            return [("ours", self._cells())]
         difference = [ours - paper for ours, paper in zip(self.ours, self.paper, strict=True)]
         return [
             (f"{self.recipe.row} ours", self._cells()),
@@ -46,18 +48,20 @@ class Reproduced:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "row": self.recipe.row,
+            "row": self.recipe.name,
             "name": self.recipe.title,
             "protocol": self.recipe.protocol,
             "ours": _named(self.ours),
             "spread": _named(self.spread) if self.spread else None,
-            "paper": _named(self.paper),
+            "paper": _named(self.paper) if self.recipe.expect else None,
             "runs": [result.as_dict() for result in self.results],
             "recipe": self.recipe.as_dict(),
         }
 
     def notes(self) -> list[str]:
         """What a reader must know before comparing."""
+        if self.recipe.expect is None:
+            return []
         num_images = self.results[0].num_images
         wanted = MEASURED_ON[Recipe.of_row(self.recipe.row).protocol]
         if num_images == wanted:
@@ -85,7 +89,10 @@ class Report:
         lines: list[Line | str] = []
         if self.table is None:
             (row,) = self.reproduced.values()
-            lines += [f"{row.recipe.row}: {row.recipe.title} ({row.recipe.protocol})", *row.lines()]
+            lines += [
+                f"{row.recipe.name}: {row.recipe.title} ({row.recipe.protocol})",
+                *row.lines(),
+            ]
         else:
             for entry in table_of(self.table):
                 lines += self._entry(entry)

@@ -12,6 +12,7 @@ from vsepp.experiments.recipe import PhaseKeys, Recipe
 from vsepp.training.loop import Epoch
 
 STUCK = 500  # steps; a young model may lie on one point for a while, and leave it
+RISING = 1.2  # times the best recall so far: it is about to leave
 
 
 class HealthCheck:
@@ -20,16 +21,21 @@ class HealthCheck:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self._steps_on_one_point = 0
+        self._best = 0.0
 
-    def look(self, epoch: Epoch, num_steps: int, images: Tensor, captions: Tensor) -> None:
-        """`images` and `captions` are the vectors of the validation split after this epoch."""
+    def look(
+        self, epoch: Epoch, num_steps: int, images: Tensor, captions: Tensor, rsum: float
+    ) -> None:
+        """`images` and `captions` are the vectors of the validation split, and `rsum` its recall."""
         if not math.isfinite(epoch.loss):
             raise WorkFailed(
                 f"The loss is not a number after epoch {epoch.number}: the steps were too large. "
                 f"Train again with a lower rate:\n  {_slower(epoch, self.recipe)}"
             )
         loss = self.recipe.phases[epoch.phase - 1].loss
+        is_rising, self._best = rsum > RISING * self._best, max(rsum, self._best)
         is_on_one_point = loss != "sum_of_hinges" and has_collapsed(images, captions)
+        is_on_one_point = is_on_one_point and not is_rising
         self._steps_on_one_point = is_on_one_point * (self._steps_on_one_point + num_steps)
         if self._steps_on_one_point >= STUCK:
             raise WorkFailed(

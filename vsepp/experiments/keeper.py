@@ -1,20 +1,24 @@
 """Keeps what a run must not lose: the best snapshot, and all that it needs to go on."""
 
 import json
+import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from vsepp.devices import ALONE, Processes
 from vsepp.encoders.architecture import CONFIG
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import Retrieval
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.setup import Setup
+from vsepp.training.average import RunningAverage
 from vsepp.training.loop import Epoch
-from vsepp.training.state import load_state, save_state
+from vsepp.training.state import put_back, read_state, save_state
 
 STATE = "resume.state"
 
@@ -29,7 +33,7 @@ class Run:
 
 
 class Keeper:
-    """Writes the snapshot of the best epoch, and after every epoch the state of the run."""
+    """Writes the snapshot of the best epoch and, every now and then, the state of the run."""
 
     def __init__(
         self,
@@ -37,31 +41,45 @@ class Keeper:
         notes: dict[str, Any],
         setup: Setup,
         optimizer: torch.optim.Optimizer,
+        average: RunningAverage | None,
         into: Path,
     ) -> None:
         self.recipe = recipe
         self.notes = notes
         self.setup = setup
         self.optimizer = optimizer
+        self.average = average
         self.into = into
         self.best: Run | None = None
+        self._next_state = 0.0
 
-    def go_back(self) -> int:
-        """Put everything to where a killed run had it; the number of epochs that it has done."""
-        facts = load_state(self.into / STATE, self.setup.model, self.optimizer)
+    def go_back(self, processes: Processes = ALONE) -> int:
+        """Put everything to where a killed run had it; the number of epochs that it has done.
+
+        The first process reads it for all: the others need not see its disk.
+        """
+        content = processes.as_first(lambda: read_state(self.into / STATE))
+        facts = put_back(content, self.setup.model, self.optimizer, self.average)
         self._check_that_nothing_changed(facts)
         self.best = Run(self.into, facts["best_epoch"], Retrieval.from_dict(facts["best"]))
         return int(facts["epoch"])
 
+    def model_to_keep(self) -> AbstractContextManager[None]:
+        """In here the model has the weights that are scored and kept: their average, if there is one."""
+        return self.average.in_place() if self.average else nullcontext()
+
     def is_best(self, result: Retrieval) -> bool:
         return self.best is None or result.rsum > self.best.validation.rsum
 
-    def keep(self, epoch: Epoch, result: Retrieval) -> None:
+    def keep(self, epoch: Epoch, result: Retrieval) -> Run:
         """The snapshot first: a state never points at an epoch whose snapshot is not there."""
         if self.is_best(result):
             self.best = Run(self.into, epoch.number, result)
-            self._snapshot(self.best).save(self.into, graphs=False)
+            with self.model_to_keep():
+                self._snapshot(self.best).save(self.into, graphs=False)
         assert self.best is not None
+        if time.monotonic() < self._next_state:
+            return self.best
         facts = {
             "recipe": json.dumps(self.recipe.as_dict()),
             "num_pairs": len(self.setup.learned),
@@ -69,12 +87,15 @@ class Keeper:
             "best_epoch": self.best.epoch,
             "best": self.best.validation.as_dict(),
         }
-        save_state(self.into / STATE, self.setup.model, self.optimizer, facts)
+        save_state(self.into / STATE, self.setup.model, self.optimizer, facts, self.average)
+        self._next_state = time.monotonic() + self.recipe.save_every
+        return self.best
 
     def add_graphs(self) -> None:
         """They take seconds to make, so only the snapshot that is kept gets them."""
-        if self.best is not None and self.recipe.graphs:
-            Snapshot.load(self.into).save(self.into)
+        graphs, half = self.recipe.graphs, self.recipe.half
+        if self.best is not None and (graphs or half):
+            Snapshot.load(self.into).save(self.into, graphs, half)
 
     def what_is_left(self) -> str:
         if self.best is None:
@@ -83,6 +104,7 @@ class Keeper:
 
     def finish(self) -> Run:
         assert self.best is not None  # there was at least one epoch
+        self.add_graphs()
         (self.into / STATE).unlink(missing_ok=True)
         return self.best
 

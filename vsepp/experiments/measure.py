@@ -5,7 +5,7 @@ from pathlib import Path
 from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImages
 from vsepp.data.troubles import OnError
-from vsepp.devices import best_device, prepare
+from vsepp.devices import best_device, join, prepare
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.evaluation.retrieval import Retrieval, evaluate
 from vsepp.experiments.fitting import check_that_features_fit
@@ -29,9 +29,10 @@ def measure_on(
     snapshot: Snapshot, data: CaptionedImages, split: str = "test", protocol: str = "full"
 ) -> Retrieval:
     check_that_features_fit(snapshot.architecture, snapshot.model, data)
+    processes = join()
     device = best_device()
     prepare(device)
     # every picture is seen once: none needs to be kept
     items = data.split(split)
     pairs = Pairs(items, snapshot.vocabulary, snapshot.architecture.view, memory=0)
-    return evaluate(snapshot.model.to(device), pairs, protocol)
+    return evaluate(snapshot.model.to(device), pairs, protocol, processes)

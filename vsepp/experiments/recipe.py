@@ -29,6 +29,7 @@ class DataKeys:
     validate_images: int = 0  # only so many of them; 0: all
     captions: int = 0  # of each picture, the first so many; 0: all
     crop: Crop = "random_resized"  # of training pictures
+    wrong_captions: float = 0.0  # share of the training captions dealt to other pictures, as a test
     min_count: int = 4  # words that are rarer are unknown
     on_error: OnError = "stop"  # or leave out what cannot be used, and count it
 
@@ -38,6 +39,8 @@ class ModelKeys(Design):
     weights: str = "none"  # none, timm (downloads) or a file
     finetune: bool = False  # train the backbone, too
     fixed_statistics: bool = False  # of its batch norms, and no dropout in it, while it is trained
+    word_vectors: str = ""  # a file in the form of GloVe or fastText for words to begin with
+    word_dropout: float = 0.0  # the chance of a training word to be taken for an unknown one
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,11 @@ class LossKeys:
     temperature: float = 0.05  # of soft_max_of_hinges
     inner_radius: float = 0.5  # of pairwise_hinge
     outer_radius: float = 1.0
+    nested: tuple[int, ...] = ()  # the vectors' first so many numbers have the loss, too
+    teacher: str = (
+        ""  # .npy of another model's unit vectors, one for each training caption, in order
+    )
+    teacher_weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,8 @@ class PhaseKeys:
     epochs: int
     learning_rate: float
     loss: str = "max_of_hinges"
+    schedule: Literal["constant", "cosine"] = "constant"  # of the learning rate in the phase
+    warm_up: float = 0.0  # share of the phase in which the rate rises from nothing
 
 
 @dataclass(frozen=True)
@@ -90,14 +100,19 @@ class Recipe:
     ridge: float = 0.01  # of correlation
     batch_size: int = 128
     chunk_size: int = 0  # pairs embedded at once, for batches larger than memory; 0: all
-    precision: Literal["float32", "tf32", "bf16"] = "bf16"  # of a GPU's products while learning
+    # Of a GPU's products while learning; float64, for all numbers on any device, compares runs.
+    precision: Literal["float64", "float32", "tf32", "bf16"] = "bf16"
     compiled: bool = False  # on a GPU the net; pays where it is trained for minutes
     gradient_clip: float = 2.0  # 0: none
+    net_share: float = 1.0  # a fine-tuned net learns at this share of the learning rate
+    averaging: float = 0.0  # decay of a running average of the weights, such as 0.999; 0: none
     max_epochs: int = 0  # of each phase, for a quick look; 0: as many as it says
     seed: int = 0
     seeds: int = 1  # so many runs, from `seed` on
     protocol: str = "full"  # of the test
+    save_every: float = 20.0  # seconds that a killed run may lose, beside its unfinished epoch
     graphs: bool = True  # ONNX graphs beside the weights, for use without torch
+    half: bool = False  # store the weights that are kept in half precision
     fidelity: Literal["release", "paper"] = "release"  # to the code that was run, or to the text
     expect: Expectation | None = None
 
@@ -183,6 +198,25 @@ def _check(recipe: Recipe) -> None:
             not (recipe.chunk_size and recipe.model.finetune) or recipe.model.fixed_statistics,
             "In chunks, batch norms would see parts of a batch: set model.fixed_statistics=true.",
         ),
+        (
+            all(0 < width < recipe.model.dim for width in recipe.loss.nested),
+            "loss.nested takes widths below model.dim.",
+        ),
+        (
+            not (recipe.chunk_size and recipe.loss.nested),
+            "Batches in chunks learn no nested vectors: set chunk_size=0 or loss.nested=[].",
+        ),
+        (
+            not (recipe.precision == "float64" and recipe.loss.nested),
+            "In double precision no nested vectors are learned: set loss.nested=[].",
+        ),
+        (0 <= recipe.data.wrong_captions <= 1, "data.wrong_captions takes 0 to 1."),
+        (0 <= recipe.averaging < 1, "averaging takes 0 to just below 1."),
+        (recipe.net_share >= 0, "net_share takes 0 or more."),
+        (
+            all(0 <= phase.warm_up <= 1 for phase in recipe.phases),
+            "phases: warm_up takes a share of the phase, 0 to 1.",
+        ),
         (recipe.seed >= 0, "seed takes 0 or more."),
         (recipe.seeds >= 1, "seeds takes 1 or more."),
         (all(phase.epochs >= 0 for phase in recipe.phases), "phases: epochs takes 0 or more."),
@@ -205,6 +239,16 @@ def _check(recipe: Recipe) -> None:
         (
             recipe.trains_nothing or recipe.model.backbone != "small" or recipe.model.finetune,
             "The backbone small starts from scratch and must learn: set model.finetune=true.",
+        ),
+        (
+            not (recipe.model.word_vectors and recipe.start_from),
+            "Words of start_from have been learned already: leave model.word_vectors empty.",
+        ),
+        (0 <= recipe.model.word_dropout < 1, "model.word_dropout takes 0 to less than 1."),
+        (
+            recipe.model.caption_encoder == "gru"
+            or (not recipe.model.bidirectional and recipe.model.pooling == "last"),
+            "model.bidirectional and model.pooling are a GRU's: set model.caption_encoder=gru.",
         ),
     ):
         if not is_right:

@@ -1,4 +1,4 @@
-"""A row or a table of the paper by its number: trained, measured, and set beside the printed one."""
+"""A row or a table of the paper, or a recipe of ours: trained, measured, set beside what was printed."""
 
 import json
 from collections.abc import Iterable
@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vsepp.data.captioned import CaptionedImages
+from vsepp.devices import join
 from vsepp.encoders.architecture import CONFIG, read_config
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
@@ -24,7 +25,7 @@ WHAT_IS_TRAINED = ("phases", "data", "model", "loss", "batch_size", "gradient_cl
 def reproduce(
     what: str, data: str | CaptionedImages, into: Path | str, changes: Iterable[str] = ()
 ) -> Report:
-    """Train what a row needs, or every row of `table:2`, measure it, and compare.
+    """Train what a row or recipe needs, or every row of `table:2`, measure it, and compare.
 
     Finished runs below `into` are taken, interrupted ones go on. A result file is written beside
     each run.
@@ -34,12 +35,12 @@ def reproduce(
     table = _table_number(what) if is_table else None
     rows = [e for e in table_of(table) if isinstance(e, str)] if table else [what]
     own = [row for row in rows if not table or row.startswith(f"{table}.")]
-    recipes = [Recipe.of_row(row, changes) for row in own]
+    recipes = [Recipe.load(row, changes) for row in own]
     if isinstance(data, str):
         data = open_checked(data, recipes[0].data.on_error)
     for recipe in recipes:  # complain before hours of work, not after them
         folds(recipe.protocol, len(data.split("test")))
-    done = {recipe.row: _reproduced(recipe, data, into, changes) for recipe in recipes}
+    done = {recipe.name: _reproduced(recipe, data, into, changes) for recipe in recipes}
     return Report(done, table)
 
 
@@ -61,7 +62,7 @@ def _reproduced(
     row = Reproduced(recipe, results)
     content = {**row.as_dict(), "data": data.name, "changes": changes}
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    (into / f"{recipe.row}.json").write_text(text, encoding="utf-8")
+    join().as_first(lambda: (into / f"{recipe.name}.json").write_text(text, encoding="utf-8"))
     return row
 
 
@@ -71,14 +72,14 @@ def _trained(
     """The folder of a row's finished model; trained here, with all that it starts from, if need be."""
     others = [change for change in changes if not change.startswith(("start_from=", "model_of="))]
     if recipe.model_of:
-        return _trained(Recipe.of_row(recipe.model_of, others), data, into, others, seed)
+        return _trained(Recipe.load(recipe.model_of, others), data, into, others, seed)
     recipe = replace(recipe, seed=seed, seeds=1)
-    folder = into / (recipe.row if seed == 0 else f"{recipe.row}-seed{seed}")
-    if (folder / CONFIG).is_file() and not (folder / STATE).is_file():
+    folder = into / (recipe.name if seed == 0 else f"{recipe.name}-seed{seed}")
+    if join().as_first(lambda: (folder / CONFIG).is_file() and not (folder / STATE).is_file()):
         _check_that_it_is_the_same(folder, recipe)
         return folder
     if recipe.start_from and not (Path(recipe.start_from) / CONFIG).is_file():
-        base = _trained(Recipe.of_row(recipe.start_from, others), data, into, others, seed)
+        base = _trained(Recipe.load(recipe.start_from, others), data, into, others, seed)
         recipe = replace(recipe, start_from=str(base))
     return run(recipe, data, folder, resume=True).folder
 
@@ -89,6 +90,6 @@ def _check_that_it_is_the_same(folder: Path, recipe: Recipe) -> None:
     changed = [key for key in WHAT_IS_TRAINED if before.get(key) != now[key]]
     if changed:
         raise WrongRequest(
-            f"{folder} holds a model of row {recipe.row} that was trained otherwise "
+            f"{folder} holds a model of {recipe.name} that was trained otherwise "
             f"({', '.join(changed)}). Take another folder (--into), or remove it."
         )

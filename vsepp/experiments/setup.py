@@ -8,12 +8,15 @@ import torch
 
 from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImage, CaptionedImages
+from vsepp.data.label_errors import with_wrong_captions
 from vsepp.data.tokens import Vocabulary
-from vsepp.devices import free_memory
+from vsepp.devices import ALONE, Processes, free_memory
 from vsepp.encoders.architecture import CONFIG, FEATURES, Architecture, Design
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
+from vsepp.experiments.agreement import check_that_all_agree
+from vsepp.experiments.first_words import begin_with
 from vsepp.experiments.fitting import (
     check_that_features_fit,
     has_features,
@@ -37,20 +40,29 @@ class Setup:
         return self.model.image_encoder.finetune and self.learned.features is None
 
 
-def set_up(recipe: Recipe, data: CaptionedImages, device: torch.device) -> Setup:
+def set_up(
+    recipe: Recipe, data: CaptionedImages, device: torch.device, processes: Processes = ALONE
+) -> Setup:
     data = data.with_captions(recipe.data.captions)
     items = [item for split in recipe.data.train for item in data.split(split)]
+    if recipe.data.wrong_captions:
+        items = with_wrong_captions(items, recipe.data.wrong_captions, recipe.seed)
     held_out = data.split(recipe.data.validate)[: recipe.data.validate_images or None]
+    check_that_all_agree(recipe, items, held_out, processes)
     vocabulary, architecture, model = _fresh_or_further(recipe, data, items)
     check_that_features_fit(architecture, model, data)
-    model.to(device)
+    model.to(device, torch.float64 if recipe.precision == "float64" else torch.float32)
+    processes.copy_from_first(list(model.state_dict().values()))
     learned, validation = (Pairs(part, vocabulary, architecture.view) for part in (items, held_out))
     if not recipe.model.finetune:
-        validation = with_features(model, validation)
+        validation = with_features(model, validation, processes)
         if not recipe.crops_at_random:
-            learned = with_features(model, learned)
+            learned = with_features(model, learned, processes)
     learned, validation = (_near(device, part) for part in (learned, validation))
-    model.image_encoder.learn_quickly(recipe.precision, recipe.compiled)
+    if recipe.precision != "float64":
+        # Batch norms that wait for other processes cannot be compiled.
+        compiled = recipe.compiled and processes.number == 1
+        model.image_encoder.learn_quickly(recipe.precision, compiled)
     return Setup(model, vocabulary, architecture, learned, validation)
 
 
@@ -63,11 +75,11 @@ def _fresh_or_further(
         captions = (caption for item in items for caption in item.captions)
         vocabulary = Vocabulary.learn(captions, recipe.data.min_count)
         architecture = architecture_of(recipe, data, len(vocabulary))
-        return (
-            vocabulary,
-            architecture,
-            JointEmbedding.build(architecture, keys.weights, keys.finetune, keys.fixed_statistics),
-        )
+        backbone_keys = keys.weights, keys.finetune, keys.fixed_statistics
+        model = JointEmbedding.build(architecture, *backbone_keys)
+        if keys.word_vectors:
+            begin_with(keys.word_vectors, model.caption_encoder.words, vocabulary)
+        return vocabulary, architecture, model
     before = _snapshot_to_start_from(recipe)
     architecture = architecture_of(recipe, data, len(before.vocabulary))
     model = JointEmbedding.build(architecture, "none", keys.finetune, keys.fixed_statistics)
@@ -116,11 +128,12 @@ def _near(device: torch.device, pairs: Pairs) -> Pairs:
 
 
 @torch.no_grad()
-def with_features(model: JointEmbedding, pairs: Pairs) -> Pairs:
+def with_features(model: JointEmbedding, pairs: Pairs, processes: Processes = ALONE) -> Pairs:
     """Sec. 3: what a frozen net makes of a fixed crop can be computed once and reused."""
     if pairs.features is not None:
         return pairs
     device = next(model.parameters()).device
     model.eval()
-    features = [model.image_encoder.features(batch.to(device)) for batch in pairs.image_batches()]
-    return pairs.with_features(torch.cat(features))
+    batches = pairs.image_batches(share=processes.share)
+    features = torch.cat([model.image_encoder.features(batch.to(device)) for batch in batches])
+    return pairs.with_features(processes.gathered(features, len(pairs.items)))

@@ -28,6 +28,7 @@ from vsepp.search.plugins import create_store, open_store, open_workers, store_e
 from vsepp.search.query import Query, understood
 from vsepp.search.similarity import Vectors
 from vsepp.search.store import Store
+from vsepp.search.suspects import Suspect
 from vsepp.search.where import Where
 
 
@@ -89,6 +90,10 @@ class Collection:
         """What is known of a photo, or None where there is none with this key."""
         return self._store.photo(key)
 
+    def folders(self) -> dict[str, int]:
+        """Folders with photos in them, and how many there are: those of their folders apart."""
+        return self._store.folders()
+
     # ---- adding -----------------------------------------------------------------------------
 
     def add(self, place: Path | str, prune: bool = False, on: str | None = None) -> Report:
@@ -106,7 +111,9 @@ class Collection:
         workers = open_workers(on)
         with self._store.writing() as ledger:
             # Workers elsewhere do not see the ledger: what they are given is embedded.
-            task = EmbedPhotos(self.embedder, ledger.of_content if on is None else nothing_is_known)
+            task = EmbedPhotos(
+                self.embedder, ledger.made_before if on is None else nothing_is_known
+            )
             yield from adding(ledger, task, as_path(place), prune, workers)
 
     # ---- searching --------------------------------------------------------------------------
@@ -134,7 +141,7 @@ class Collection:
         if not query.words and image is None and like is None:
             return replace(found, hits=self._newest(query, k))
         asked = question(query, self._photo_vector(image, like), self.embedder)
-        found = replace(found, unknown_words=asked.unknown_words)
+        found = replace(found, unknown_words=asked.unknown_words, taken_for=asked.taken_for)
         if asked.vector is None:
             return found
         index = self._store.index()
@@ -147,7 +154,7 @@ class Collection:
         """The captions in a file, one a line, that fit a photo best."""
         if image is None:
             raise WrongRequest("Give the photo that the captions shall fit: --image FILE.")
-        hits = best_captions(self.embedder, image, file, k)
+        hits = best_captions(self.embedder, _guarded(image), file, k)
         return Found(None, _name(image), hits=hits)
 
     def close(self) -> None:
@@ -169,7 +176,7 @@ class Collection:
         if image is not None and like is not None:
             raise WrongRequest("Give a photo or the key of one, not both.")
         if image is not None:
-            return self.embedder.embed_images([image])
+            return self.embedder.embed_images([_guarded(image)])
         if like is None:
             return None
         vectors = self._store.vectors([like])
@@ -196,6 +203,11 @@ class Collection:
 
 def _name(image: Picture | None) -> str | None:
     return str(image) if isinstance(image, (str, Path)) else None
+
+
+def _guarded(image: Picture) -> Picture:
+    """A file may be anything: a bomb, or what a decoder would run a program for."""
+    return Suspect(Path(image)) if isinstance(image, (str, Path)) else image
 
 
 def _best_of(index: Index, vector: Vectors, where: Where, k: int) -> list[Hit]:

@@ -4,7 +4,9 @@ The parts are added as vectors of length 1, so that any index answers in one sea
 measured: see benchmarks/LOG.md.
 """
 
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,27 +36,44 @@ class Question:
     vector: Vectors | None  # (1, D)
     kind: Kind
     unknown_words: list[str]
+    taken_for: dict[str, str]  # other words, and what they were taken for
 
 
 def question(query: Query, photo: Vectors | None, embedder: Embedder) -> Question:
     # photo (1, D)
-    judged = [embedder.vocabulary.judged(text) for text in (query.words, *query.minus)]
+    taken_for = _taken_for((query.words, *query.minus), embedder)
+    asked, *avoided = (_with_known_words(t, taken_for) for t in (query.words, *query.minus))
+    judged = [embedder.vocabulary.judged(text) for text in (asked, *avoided)]
     unknown = [word for words in judged for word, known in words if not known]
     # A text of which the model knows no word says nothing to it.
     words, *minus = (len(words) if any(known for _, known in words) else 0 for words in judged)
     kind = Kind(words, photo is not None, sum(minus))
     parts = []
     if kind.words:
-        parts.append((WORDS, embedder.embed_texts([query.words])))
+        parts.append((WORDS, embedder.embed_texts([asked])))
     if photo is not None:
         parts.append((PHOTO, photo))
     vector = None
     if parts and kind.minus:
-        avoided = [text for text, length in zip(query.minus, minus, strict=True) if length]
+        avoided = [text for text, length in zip(avoided, minus, strict=True) if length]
         parts.append((MINUS, embedder.embed_texts(avoided).sum(axis=0, keepdims=True)))
     if parts:
         vector = composed(parts)
-    return Question(vector, kind, list(dict.fromkeys(unknown)))
+    return Question(vector, kind, list(dict.fromkeys(unknown)), taken_for)
+
+
+def _taken_for(texts: Iterable[str], embedder: Embedder) -> dict[str, str]:
+    """Unknown words, as they were written, and the known ones that they are likely to stand for."""
+    unknown = [word for text in texts for word in embedder.vocabulary.unknown_words(text)]
+    likely = {word: embedder.likely_words.nearest(word) for word in unknown}
+    return {word: known for word, known in likely.items() if known}
+
+
+def _with_known_words(text: str, taken_for: Mapping[str, str]) -> str:
+    text = unicodedata.normalize("NFC", text)  # as its words were judged
+    for word, known in taken_for.items():
+        text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", known, text)
+    return text
 
 
 def composed(parts: Sequence[tuple[float, Vectors]]) -> Vectors:

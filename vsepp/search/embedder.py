@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from shutil import rmtree
@@ -20,6 +21,7 @@ from vsepp.data.pictures import SUFFIXES, Picture, Pixels
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import read_config
 from vsepp.errors import WrongRequest
+from vsepp.search.likely_words import LikelyWords
 
 Vectors = NDArray[np.float32]
 BATCH = 32
@@ -52,17 +54,27 @@ class Embedder:
     def dim(self) -> int:
         return self.architecture.dim
 
+    @cached_property
+    def likely_words(self) -> LikelyWords:
+        """What unknown words may stand for; made ready when the first one comes."""
+        return LikelyWords(self.vocabulary.words())
+
     def embed_images(self, pictures: Iterable[Picture]) -> Vectors:
         """Vectors (N, D) of files, open pictures or anything with `open(short_side)`."""
+        view = self.architecture.view
+        return self.embed_pixels(view.cut(view.resized(picture)) for picture in pictures)
+
+    def embed_pixels(self, cut: Iterable[Pixels]) -> Vectors:
+        """Vectors (N, D) of pictures that are cut as the net sees them."""
         if self.architecture.takes_features:
             raise WrongRequest(
                 f"{self.folder} was trained on {self.architecture.backbone}, without the net that "
                 "made them: it embeds features (embed_features), not pictures. To put the net into the "
                 "snapshot, train with --set model.backbone=NAME --set model.weights=FILE."
             )
-        pixels = map(self._pixels, pictures)
+        waiting = iter(cut)
         vectors = [np.zeros((0, self.dim), dtype=np.float32)]
-        while batch := list(islice(pixels, BATCH)):
+        while batch := list(islice(waiting, BATCH)):
             vectors += self._image.run(None, {"images": np.stack(batch)})
         return np.concatenate(vectors)
 
@@ -89,18 +101,16 @@ class Embedder:
             (vectors[chosen],) = self._caption.run(None, {"words": ids, "lengths": lengths})
         return vectors
 
-    def _pixels(self, picture: Picture) -> Pixels:
-        return self.architecture.view.cut(self.architecture.view.resized(picture))
-
 
 def _session(graph: Path) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
+    # Its threads would wait for work by turning in circles, on cores that decode the next photos.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # What other libraries go by, and what Ray sets for each of its workers; 0: all cores.
     options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
     there = onnxruntime.get_available_providers()
-    return onnxruntime.InferenceSession(
-        str(graph), options, providers=[name for name in DEVICES if name in there]
-    )
+    chosen = [name for name in DEVICES if name in there]
+    return onnxruntime.InferenceSession(str(graph), options, providers=chosen)
 
 
 def _arrived(files: dict[str, bytes]) -> Embedder:

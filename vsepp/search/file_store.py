@@ -8,8 +8,9 @@ from pathlib import Path
 from vsepp.search.index import Hit, Index
 from vsepp.search.large import index_of, keep_graph, named_index_of
 from vsepp.search.live import LiveIndex
-from vsepp.search.photos import FinishedShard, Known, Model, Photo, Photos, exists
+from vsepp.search.photos import Embedded, FinishedShard, Known, Model, Photo, Photos
 from vsepp.search.similarity import Vectors
+from vsepp.search.sqlite_file import exists
 from vsepp.search.where import Where
 
 KEY = re.compile("[1-9][0-9]{0,17}")
@@ -67,6 +68,9 @@ class FileStore:
     def newest(self, where: Where, count: int) -> list[Hit]:
         return [Hit(str(n), 0.0, path) for n, path in self._photos.newest(where, count)]
 
+    def folders(self) -> dict[str, int]:
+        return self._photos.folders()
+
     @contextmanager
     def writing(self) -> Iterator["FileLedger"]:
         """A connection of its own: those who search see what it commits."""
@@ -85,10 +89,14 @@ class FileLedger:
 
     def __init__(self, photos: Photos) -> None:
         self._photos = photos
-        self.of_content = photos.of_content
+        self._sizes = photos.sizes()
         self.put = photos.put
         self.remove = photos.remove
         self.finish = photos.finish
+
+    def made_before(self, photo: Photo) -> Embedded | None:
+        # The same content has the same size: few photos need to be looked up.
+        return self._photos.of_content(photo.content) if photo.size in self._sizes else None
 
     def below(self, place: str) -> dict[str, Known]:
         return self._photos.below(Path(place))

@@ -18,6 +18,7 @@ class Found:
     hits: Sequence[Hit] = ()
     min_score: float | None = None  # hits below it were left out
     unknown_words: Sequence[str] = ()  # of the query: the model has never seen them
+    taken_for: Mapping[str, str] = field(default_factory=dict)  # other such words, for known ones
     alike: Mapping[str, Sequence[Hit]] = field(default_factory=dict)  # folded under a hit's key
 
     def __iter__(self) -> Iterator[Hit]:
@@ -38,6 +39,7 @@ class Found:
             "hits": [_plain(hit) for hit in self.hits],
             "min_score": self.min_score,
             "unknown_words": list(self.unknown_words),
+            "taken_for": dict(self.taken_for),
             "alike": {key: [_plain(hit) for hit in hits] for key, hits in self.alike.items()},
         }
 
@@ -51,7 +53,7 @@ class Found:
 
     def notes(self) -> list[str]:
         """What the user should know beside the hits."""
-        notes = []
+        notes = [f"Taking {word!r} for {known!r}." for word, known in self.taken_for.items()]
         if self.unknown_words:
             notes.append(f"Words that the model does not know: {', '.join(self.unknown_words)}.")
         if not self.hits and self.min_score is not None:

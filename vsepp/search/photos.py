@@ -2,68 +2,38 @@
 
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from threading import Lock
 
 import numpy as np
 
-from vsepp.errors import WorkFailed, WrongRequest
+from vsepp.errors import WrongRequest
 from vsepp.search.similarity import Vectors
+from vsepp.search.sqlite_file import (
+    SCHEMA,
+    SHARDS,
+    SLASH,
+    bring_up_to_date,
+    count_in_folders,
+    exists,
+    folder_of,
+    is_empty,
+    only,
+    opened,
+    said_plainly,
+    transaction,
+)
 from vsepp.search.where import Metadata, Where
 
-APPLICATION = int.from_bytes(b"vsep")  # in the file's header: whose it is
-FORMAT = 1  # in the file's header: what it looks like inside
 STORED = np.dtype("<f2")  # half the file, and the same hits: see benchmarks/LOG.md
-PATIENCE = 60  # seconds to wait while another process writes
-SLASH = os.fsencode(os.sep)
 AFTER_SLASH = bytes([ord(os.sep) + 1])  # what follows it in the order of bytes
 BELOW = "(path > ? AND path < ?) OR path = ?"  # a folder's edges
-
-SCHEMA = f"""
-PRAGMA page_size = 16384;  -- 1,024 numbers leave half of each smaller page empty
-PRAGMA journal_mode = WAL;  -- others read while one writes
-BEGIN IMMEDIATE;
-PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = {FORMAT};
-CREATE TABLE model (
-    identity TEXT NOT NULL,
-    folder BLOB NOT NULL,
-    dim INTEGER NOT NULL,
-    similarity TEXT NOT NULL
-);
-CREATE TABLE photos (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice: a photo that changed gets a new one
-    path BLOB NOT NULL UNIQUE,                 -- bytes: not every file name is valid UTF-8
-    size INTEGER NOT NULL,
-    modified INTEGER NOT NULL,                 -- nanoseconds since 1970
-    taken TEXT NOT NULL,                       -- ISO, as the clock on the wall showed it
-    width INTEGER NOT NULL,
-    height INTEGER NOT NULL,
-    content BLOB NOT NULL                      -- a hash of the whole file
-);
-CREATE INDEX photos_by_content ON photos (content);
-CREATE TABLE vectors (
-    number INTEGER PRIMARY KEY,
-    vector BLOB NOT NULL,
-    look BLOB NOT NULL                         -- by which near-duplicates are told
-);
-"""
-
-
-# Made when it is needed: files of earlier versions have none.
-SHARDS = """
-CREATE TABLE IF NOT EXISTS shards (
-    path BLOB PRIMARY KEY,
-    size INTEGER NOT NULL,
-    modified INTEGER NOT NULL,
-    photos INTEGER NOT NULL,
-    broken INTEGER NOT NULL
-)
-"""
 
 
 @dataclass(frozen=True)
@@ -130,8 +100,8 @@ class Photos:
     def create(cls, path: Path, model: Model) -> "Photos":
         """A new file; one that a killed process left without content is taken over."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _opened(path, "rwc") as connection:
-            if not _is_empty(connection):
+        with opened(path, "rwc") as connection:
+            if not is_empty(connection):
                 raise WrongRequest(f"{path} exists already. Choose another name, or add to it.")
             connection.executescript(SCHEMA)
             connection.execute(
@@ -147,8 +117,8 @@ class Photos:
             raise WrongRequest(
                 f"There is no collection {path}. Make one: vsepp index PHOTOS --into {path}"
             )
-        with _opened(path, "rw") as connection:
-            _check_format(path, connection)
+        with opened(path, "rw") as connection:
+            bring_up_to_date(path, connection)
             row = connection.execute("SELECT identity, folder, dim, similarity FROM model")
             identity, folder, dim, similarity = row.fetchone()
         return cls(path, connection, Model(identity, Path(os.fsdecode(folder)), dim, similarity))
@@ -162,11 +132,11 @@ class Photos:
     def version(self) -> int:
         """Another number whenever another connection has written."""
         with self._connection() as connection:
-            return _only(connection.execute("PRAGMA data_version"))
+            return only(connection.execute("PRAGMA data_version"))
 
     def __len__(self) -> int:
         with self._connection() as connection:
-            return _only(connection.execute("SELECT count(*) FROM photos"))
+            return only(connection.execute("SELECT count(*) FROM photos"))
 
     def numbers(self) -> list[int]:
         with self._connection() as connection:
@@ -207,15 +177,21 @@ class Photos:
 
     def newest(self, where: Where, count: int) -> list[tuple[int, Path]]:
         """The photos that a filter lets through, the last taken first."""
+        accepts = cache(lambda folder: where.accepts_folder(os.fsdecode(folder)))  # many share one
         with self._connection() as connection:
             rows = connection.execute(
                 "SELECT number, path FROM photos WHERE taken >= ? AND taken < ? "
                 "ORDER BY taken DESC, number DESC",
                 (where.after or "", where.before or "9999"),
             )
-            found = ((number, Path(os.fsdecode(path))) for number, path in rows)
-            accepted = (item for item in found if where.accepts_folder(str(item[1].parent)))
-            return list(islice(accepted, count))
+            accepted = (row for row in rows if accepts(folder_of(row[1])))
+            return [(n, Path(os.fsdecode(path))) for n, path in islice(accepted, count)]
+
+    def folders(self) -> dict[str, int]:
+        """Every folder with photos in it, and how many there are: those of its folders apart."""
+        with self._connection() as connection:
+            rows = connection.execute("SELECT folder, photos FROM folders").fetchall()
+        return {os.fsdecode(folder): photos for folder, photos in rows}
 
     def looks(self, numbers: Iterable[int]) -> dict[int, bytes]:
         """Of those photos that are still there."""
@@ -233,6 +209,11 @@ class Photos:
                 (content,),
             ).fetchone()
         return Embedded(self._unpacked([row[0]])[0], row[1]) if row else None
+
+    def sizes(self) -> frozenset[int]:
+        """Of all files."""
+        with self._connection() as connection:
+            return frozenset(size for (size,) in connection.execute("SELECT size FROM photos"))
 
     def below(self, place: Path) -> dict[str, Known]:
         """What is known of the photos in a folder and in its folders, or of a single file."""
@@ -258,124 +239,66 @@ class Photos:
     def put(self, photos: Iterable[tuple[Photo, Embedded]]) -> None:
         """Add photos, or replace those that have the same paths: all of them, or none."""
         with self._transaction() as connection:
+            more: Counter[bytes] = Counter()
             for photo, embedded in photos:
                 path = os.fsencode(photo.path)
-                _remove(connection, path)
-                number = connection.execute(
-                    "INSERT INTO photos (path, size, modified, taken, width, height, content) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (path, *astuple(photo)[1:]),
-                ).lastrowid
-                packed = embedded.vector.astype(STORED).tobytes()
-                connection.execute(
-                    "INSERT INTO vectors VALUES (?, ?, ?)", (number, packed, embedded.look)
-                )
+                more[folder_of(path)] += 1 - _remove(connection, path)
+                _insert(connection, path, photo, embedded)
+            count_in_folders(connection, more)
 
     def remove(self, paths: Iterable[str]) -> None:
         with self._transaction() as connection:
-            for path in paths:
-                _remove(connection, os.fsencode(path))
+            fewer: Counter[bytes] = Counter()
+            for path in map(os.fsencode, paths):
+                fewer[folder_of(path)] -= _remove(connection, path)
+            count_in_folders(connection, fewer)
 
     def finish(self, shard: FinishedShard) -> None:
         with self._transaction() as connection:
             connection.execute(SHARDS)
+            numbers = shard.size, shard.modified, shard.photos, shard.broken
             connection.execute(
                 "INSERT OR REPLACE INTO shards VALUES (?, ?, ?, ?, ?)",
-                (os.fsencode(shard.path), *astuple(shard)[1:]),
+                (os.fsencode(shard.path), *numbers),
             )
 
     # ---- the connection ---------------------------------------------------------------------
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        with self._turn, _said_plainly(self.path):
+        with self._turn, said_plainly(self.path):
             yield self._shared
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
+        with self._connection() as connection, transaction(connection):
+            yield connection
 
     def _unpacked(self, packed: list[bytes]) -> Vectors:
         numbers = np.frombuffer(b"".join(packed), dtype=STORED)
         return numbers.reshape(-1, self.model.dim).astype(np.float32)
 
 
-def exists(path: Path) -> bool:
-    """Whether there is something to open; a killed process may have left a file without content."""
-    if not path.is_file():
-        return False
-    with _opened(path, "rw") as connection:
-        empty = _is_empty(connection)
-    connection.close()
-    return not empty
+def _insert(connection: sqlite3.Connection, path: bytes, photo: Photo, embedded: Embedded) -> None:
+    number = connection.execute(
+        "INSERT INTO photos (path, size, modified, taken, width, height, content) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (path, photo.size, photo.modified, photo.taken, photo.width, photo.height, photo.content),
+    ).lastrowid
+    packed = embedded.vector.astype(STORED).tobytes()
+    connection.execute("INSERT INTO vectors VALUES (?, ?, ?)", (number, packed, embedded.look))
 
 
-@contextmanager
-def _opened(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """A connection that stays open unless something goes wrong."""
-    with _said_plainly(path):
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={mode}",
-            uri=True,
-            timeout=PATIENCE,
-            isolation_level=None,  # transactions begin where it is written that they do
-            check_same_thread=False,  # a lock lets threads in one by one
-        )
-        try:
-            # WAL needs no more to stay whole: a power cut may take the last commits, never the file.
-            connection.execute("PRAGMA synchronous = NORMAL")
-            yield connection
-        except BaseException:
-            connection.close()
-            raise
-
-
-def _check_format(path: Path, connection: sqlite3.Connection) -> None:
-    if _only(connection.execute("PRAGMA application_id")) != APPLICATION:
-        raise WrongRequest(f"{path} is an SQLite file of another program, not a collection.")
-    found = _only(connection.execute("PRAGMA user_version"))
-    if found != FORMAT:
-        raise WrongRequest(
-            f"{path} was written by another version of vsepp (format {found}, this one reads "
-            f"{FORMAT}). Update vsepp, or index the photos anew into another file."
-        )
-
-
-@contextmanager
-def _said_plainly(path: Path) -> Iterator[None]:
-    """SQLite's errors as ours, with the file that they are about."""
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        if "not a database" in str(error):
-            raise WrongRequest(
-                f"{path} is not a collection. `vsepp index PHOTOS --into FILE` makes one."
-            ) from error
-        raise WorkFailed(f"{path}: {error}") from error
-
-
-def _is_empty(connection: sqlite3.Connection) -> bool:
-    return _only(connection.execute("SELECT count(*) FROM sqlite_master")) == 0
-
-
-def _remove(connection: sqlite3.Connection, path: bytes) -> None:
-    connection.execute(
-        "DELETE FROM vectors WHERE number = (SELECT number FROM photos WHERE path = ?)", (path,)
-    )
-    connection.execute("DELETE FROM photos WHERE path = ?", (path,))
+def _remove(connection: sqlite3.Connection, path: bytes) -> int:
+    """How many photos were removed: one, or none."""
+    row = connection.execute("SELECT number FROM photos WHERE path = ?", (path,)).fetchone()
+    if row is None:
+        return 0
+    connection.execute("DELETE FROM vectors WHERE number = ?", row)
+    connection.execute("DELETE FROM photos WHERE number = ?", row)
+    return 1
 
 
 def _edges(place: Path) -> tuple[bytes, bytes, bytes]:
     folder = os.fsencode(place)
     return folder.rstrip(SLASH) + SLASH, folder.rstrip(SLASH) + AFTER_SLASH, folder
-
-
-def _only(cursor: sqlite3.Cursor) -> int:
-    return int(cursor.fetchone()[0])

@@ -2,18 +2,24 @@
 
 import hashlib
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from io import BytesIO
 from pathlib import Path
+from threading import Lock
 
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from vsepp.data.pictures import open_picture, shrink
+from vsepp.data.pictures import View
 from vsepp.search.photos import Embedded, Photo
+from vsepp.search.suspects import FORMATS, decoded_pixels, open_header
 from vsepp.search.walk import Broken, File
 
 SIDEWAYS = (5, 6, 7, 8)  # orientations in which width and height change places
+MOST_BYTES = 400_000_000  # of a file: it is read as a whole
+LARGE = 24_000_000  # pixels: such pictures are decoded one by one, however many threads there are
+
+_one_by_one = Lock()
 
 
 @dataclass(frozen=True)
@@ -34,23 +40,26 @@ class _Opened:
         return self.picture
 
 
-def read(
-    file: File, short_side: int, of_content: Callable[[bytes], Embedded | None]
-) -> Read | Broken:
+def read(file: File, view: View, made_before: Callable[[Photo], Embedded | None]) -> Read | Broken:
     """Everything that `add` wants of a file; a broken one is told, whatever is wrong with it."""
     try:
+        _check_bytes(file)
         data = file.read()
-        with Image.open(BytesIO(data)) as picture:
-            photo = _described(file, data, picture)
-            made = of_content(photo.content)
-            if made is None:
-                upright = open_picture(_Opened(picture), short_side)
-                return Read(photo, shrink(upright, short_side))
-            return Read(photo, made)
+        with open_header(data) as picture:
+            size = picture.size
+            pixels = decoded_pixels(picture, view.resize)  # for its EXIF, a PNG is decoded
+            with _one_by_one if pixels > LARGE else nullcontext():
+                photo = _described(file, data, picture.getexif(), size)
+                return Read(photo, made_before(photo) or view.resized(_Opened(picture)))
     except UnidentifiedImageError:
-        return Broken(file.path, "not a picture in a format that can be read")
+        return Broken(file.path, f"not a picture in a format that is read ({', '.join(FORMATS)})")
     except Exception as error:  # a broken file makes decoders raise all sorts of things
         return Broken(file.path, _reason(error.__cause__ or error))
+
+
+def _check_bytes(file: File) -> None:
+    if file.size > MOST_BYTES:
+        raise OSError(f"{file.size / 1e6:,.0f} MB, and at most {MOST_BYTES / 1e6:g} are read")
 
 
 def _reason(error: BaseException) -> str:
@@ -59,12 +68,11 @@ def _reason(error: BaseException) -> str:
     return f"damaged ({type(error).__name__}: {error})"
 
 
-def _described(file: File, data: bytes, picture: Image.Image) -> Photo:
-    exif = picture.getexif()
-    width, height = picture.size
+def _described(file: File, data: bytes, exif: Image.Exif, size: tuple[int, int]) -> Photo:
+    width, height = size
     if exif.get(ExifTags.Base.Orientation) in SIDEWAYS:
         width, height = height, width
-    content = hashlib.blake2b(data, digest_size=16).digest()
+    content = hashlib.sha256(data).digest()[:16]  # the fastest there is where processors help
     taken = _taken(exif) or datetime.fromtimestamp(file.modified / 1e9)
     return Photo(
         Path(file.path),
@@ -85,8 +93,7 @@ def _taken(exif: Image.Exif) -> datetime | None:
         details.get(ExifTags.Base.DateTimeDigitized),
         exif.get(ExifTags.Base.DateTime),
     ):
-        try:
-            return datetime.strptime(str(written).strip("\0 "), "%Y:%m:%d %H:%M:%S")
-        except ValueError:
-            continue
+        if written:
+            with suppress(ValueError):
+                return datetime.strptime(str(written).strip("\0 "), "%Y:%m:%d %H:%M:%S")
     return None

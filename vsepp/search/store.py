@@ -21,7 +21,8 @@ class Ledger(Protocol):
 
     def below(self, place: str) -> dict[str, Known]: ...
 
-    def of_content(self, content: bytes) -> Embedded | None: ...
+    def made_before(self, photo: Photo) -> Embedded | None:
+        """Of a file with the same content, wherever it lies; None where that is not looked up."""
 
     def put(self, photos: Iterable[tuple[Photo, Embedded]]) -> None: ...
 
@@ -60,6 +61,9 @@ class Store(Protocol):
         """Vectors of at most so many photos, taken from all over the collection."""
 
     def newest(self, where: Where, count: int) -> list[Hit]: ...
+
+    def folders(self) -> dict[str, int]:
+        """Folders with photos in them, and how many there are: those of their folders apart."""
 
     def writing(self) -> AbstractContextManager[Ledger]: ...
 

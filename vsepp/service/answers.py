@@ -35,6 +35,7 @@ def answered(
         more=len(found) > end,
         min_score=found.min_score,
         unknown_words=list(found.unknown_words),
+        taken_for=dict(found.taken_for),
     )
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 from ipaddress import ip_address
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
@@ -10,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vsepp.service.problems import problem
 
+OF_THE_DOOR = ("token", "refused")  # the parts of an address that are not about photos
 A_YEAR = 365 * 24 * 60 * 60
 
 
@@ -81,8 +83,12 @@ class OnlyWithToken:
             await self._app(scope, receive, send)
 
     def _welcome(self, request: Request) -> RedirectResponse:
-        answer = RedirectResponse("/", 303, headers={"Cache-Control": "no-store"})
-        if _same(request.query_params["token"], self._token):
+        """To the page without the token in its address, but with what is looked for."""
+        right = _same(request.query_params["token"], self._token)
+        asked = [item for item in request.query_params.multi_items() if item[0] not in OF_THE_DOOR]
+        address = urlencode(asked if right else [*asked, ("refused", "1")])
+        answer = RedirectResponse(f"/?{address}".rstrip("?"), 303, {"Cache-Control": "no-store"})
+        if right:
             answer.set_cookie(
                 _cookie_name(request),
                 self._cookie,

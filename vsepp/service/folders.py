@@ -7,10 +7,9 @@ from pathlib import Path
 from threading import Lock
 
 from vsepp.search.collection import Collection
-from vsepp.service.limits import DEEPEST
 
 SECONDS = 30  # until they are looked up again: photos may be added meanwhile
-MOST = 200
+MOST = 200  # folders to choose from; `in:` takes the others as well
 
 
 class Folders:
@@ -28,7 +27,7 @@ class Folders:
         return _below(self._root, folder)
 
     def counts(self) -> list[tuple[str, int]]:
-        """Of the photos taken last: each folder and how many of them are in it, by name."""
+        """The folders with the most photos and how many are in each, by name."""
         self._look()
         return self._counts
 
@@ -36,10 +35,10 @@ class Folders:
         with self._turn:
             if time.monotonic() < self._looked + SECONDS:
                 return
-            counts = Counter(hit.path.parent for hit in self._collection.search("", k=DEEPEST))
+            counts = Counter(self._collection.folders())
             root = Path(commonpath(counts)) if counts else Path()
             most = sorted(
-                (_below(root, folder), count) for folder, count in counts.most_common(MOST)
+                (_below(root, Path(folder)), count) for folder, count in counts.most_common(MOST)
             )
             self._root, self._counts = root, most
             # a collection that is empty yet is looked at again at once

@@ -1,18 +1,17 @@
 """Opens pictures that strangers may have made, and delivers small ones."""
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from threading import Lock
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from vsepp.data.pictures import open_picture, shrink
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.search.photos import Photo
+from vsepp.search.suspects import Suspect, open_header
 
-# By what is inside, whatever the name says. Others of Pillow's decoders start programs.
 MEDIA_TYPES = {
     "JPEG": "image/jpeg",
     "MPO": "image/jpeg",  # what some phones put behind a JPEG
@@ -22,33 +21,7 @@ MEDIA_TYPES = {
     "BMP": "image/bmp",
     "TIFF": "image/tiff",
 }
-FORMATS = [name for name in MEDIA_TYPES if name != "MPO"]  # it is opened as a JPEG
 QUALITY = 85
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """A picture whose header is looked at before its pixels are decoded."""
-
-    source: Path | bytes
-    max_pixels: int
-
-    def open(self, short_side: int) -> Image.Image:
-        source = BytesIO(self.source) if isinstance(self.source, bytes) else self.source
-        try:
-            picture = Image.open(source, formats=FORMATS)
-        except UnidentifiedImageError as error:
-            raise ValueError(f"it is none of {', '.join(FORMATS)}") from error
-        if picture.width * picture.height > self.max_pixels:
-            picture.close()
-            raise ValueError(
-                f"{picture.width} x {picture.height} pixels, and at most "
-                f"{self.max_pixels / 1e6:g} million are decoded"
-            )
-        return picture
-
-    def __str__(self) -> str:
-        return "The upload" if isinstance(self.source, bytes) else str(self.source)
 
 
 def uploaded(data: bytes, short_side: int, max_pixels: int) -> Image.Image:
@@ -68,7 +41,7 @@ def media_type(path: Path) -> str | None:
     try:
         if not path.is_file():  # to open a pipe would wait for ever
             return None
-        with Image.open(path, formats=FORMATS) as picture:
+        with open_header(path) as picture:
             return MEDIA_TYPES.get(picture.format or "")
     except Exception:
         return None

@@ -71,6 +71,10 @@ class SearchAnswer(BaseModel):
     unknown_words: list[str] = Field(
         description="Words of the query that the model has never seen.", examples=[["zeppelin"]]
     )
+    taken_for: dict[str, str] = Field(
+        description="Other such words, and the known ones that were looked for instead.",
+        examples=[{"puppies": "puppy"}],
+    )
 
 
 class Folder(BaseModel):
@@ -83,7 +87,7 @@ class CollectionAnswer(BaseModel):
 
     name: str = Field(examples=["photos"])
     photos: int = Field(examples=[48211])
-    folders: list[Folder] = Field(description="Those of the photos taken last, at most 200.")
+    folders: list[Folder] = Field(description="Those with the most photos, at most 200.")
     words: list[str] = Field(description="Some that the model knows.", examples=[["dog", "snow"]])
     upload_bytes: int = Field(description="The largest photo that may be uploaded.")
 

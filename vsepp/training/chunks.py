@@ -18,9 +18,11 @@ import torch
 from torch import Tensor
 
 from vsepp.data.batches import Batch
+from vsepp.devices import ALONE, Processes
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import Loss
 from vsepp.training.gradients import Reduction, pair_losses, reduced
+from vsepp.training.shared_scores import scores_of_all
 
 
 def backward_in_chunks(
@@ -30,10 +32,14 @@ def backward_in_chunks(
     reduction: Reduction,
     mask_same_image: bool,
     chunk_size: int,
+    processes: Processes = ALONE,
 ) -> Tensor:
     """`gradients.backward` for a batch of any size, which need not lie on the model's device."""
     device = next(model.parameters()).device
-    chunks = [_part(batch, start, chunk_size) for start in range(0, len(batch), chunk_size)]
+    num_pairs = len(batch.image_ids)
+    # All processes cut as many chunks, as their batch norms may wait for each other in every one.
+    starts = range(0, processes.largest_share(num_pairs), chunk_size)
+    chunks = [_part(batch, start, chunk_size) for start in starts]
     images, captions = (
         _Side(embed, chunks, device)
         for embed in (
@@ -41,10 +47,11 @@ def backward_in_chunks(
             lambda chunk: model.embed_captions(chunk.words, chunk.lengths),
         )
     )
-    scores = model.similarity(images.vectors, captions.vectors)
+    vectors = images.vectors, captions.vectors
+    scores = scores_of_all(*vectors, num_pairs, model.similarity, processes)
     image_ids = batch.image_ids.to(device) if mask_same_image else None
-    per_pair = pair_losses(scores, loss, image_ids)
-    reduced(per_pair, reduction).backward()  # as far as the vectors
+    per_pair = pair_losses(scores, loss, image_ids)[processes.share(num_pairs)]
+    reduced(per_pair, reduction, num_pairs).backward()  # as far as the vectors
     images.pass_on()
     captions.pass_on()
     return per_pair.detach()

@@ -21,10 +21,12 @@ from torch import Tensor
 from vsepp.data.batches import Batches, padded
 from vsepp.devices import Lane, Precision, Replayed, tf32
 from vsepp.encoders.joint import JointEmbedding
+from vsepp.training.average import RunningAverage
 from vsepp.training.fast_captions import Captions, captions_for
 from vsepp.training.gradients import Reduction
-from vsepp.training.loop import Epoch, Phase, Step, adam, trained_parameters
+from vsepp.training.loop import Epoch, Phase, Step, adam, set_rate, trained_parameters
 from vsepp.training.material import Material, material_for
+from vsepp.training.nested import shortened
 from vsepp.training.slopes import slope_of
 from vsepp.training.updates import update_for
 
@@ -41,12 +43,15 @@ def steps_and_epochs(
     device: torch.device | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     epochs_done: int = 0,
+    average: RunningAverage | None = None,
+    nested: Sequence[int] = (),
     precision: Precision = "bf16",
     batches_per_step: int | None = None,
 ) -> Iterator[Step | Epoch]:
     """The walk of `loop.steps_and_epochs`; a Step may stand for several batches in a row.
 
-    Its `num_pairs` and `loss` are then those of all pairs since the last Step.
+    Its `num_pairs` and `loss` are then those of all pairs since the last Step. The vectors' first
+    numbers, as many as `nested` says, have the same loss as all of them.
     """
     device = device or trained_parameters(model)[0].device
     learns_a_net = model.image_encoder.finetune and batches.pairs.features is None
@@ -54,17 +59,18 @@ def steps_and_epochs(
     per_step = batches_per_step or (1 if learns_a_net else captions.batches_per_step)
     data = _Data(batches, material_for(model.image_encoder, batches, per_step, device), device)
     worker = _Worker(model, data, captions, optimizer or adam(model), precision, gradient_clip)
+    worker.average, worker.nested = average, nested
     number, last = 0, sum(phase.epochs for phase in phases)
     order = data.shuffled()
     for place, phase in enumerate(phases):
         worker.begin(phase, reduction, mask_same_image)
-        for _ in range(phase.epochs):
+        for epoch in range(phase.epochs):
             number += 1
             if number <= epochs_done:
                 continue
             started = time.perf_counter()
             model.train()
-            for num_pairs, loss in worker.walk(order, per_step):
+            for num_pairs, loss in worker.walk(order, per_step, epoch):
                 yield Step(number, num_pairs, loss)
             batches.epoch += 1
             if number < last:  # the next order is drawn while the device catches up
@@ -107,10 +113,14 @@ class _Data:
     def lay_out(self, order: np.ndarray) -> list[np.ndarray]:
         """Put an epoch's pairs in place; returns the lengths of the batches, whole ones and the rest."""
         numbers = torch.from_numpy(order).to(self.device)
-        for column, laid_out in zip(
-            self._columns, (self.words, self.lengths, self.images), strict=True
-        ):
+        laid_out_columns = self.words, self.lengths, self.images
+        for column, laid_out in zip(self._columns, laid_out_columns, strict=True):
             laid_out.flatten(0, 1)[: len(numbers)] = column[numbers]
+        if dropout := self.batches.dropout():
+            words, lengths = (
+                part.flatten(0, 1)[: len(numbers)] for part in (self.words, self.lengths)
+            )
+            words[:] = dropout(words, lengths, numbers)
         return self._whole_and_rest(self._lengths[order])
 
     def _whole_and_rest(self, numbers: np.ndarray) -> list[np.ndarray]:
@@ -135,7 +145,9 @@ class _Worker:
         self.model, self.data, self.optimizer, self.precision = model, data, optimizer, precision
         self.captions = captions
         self.batch = torch.zeros(1, dtype=torch.long, device=device)  # the number of the next one
-        self.rate, self.recent, self.total = torch.zeros(3, device=device).unbind()
+        self.rate, self.recent, self.total, self.aside = torch.zeros(4, device=device).unbind()
+        self.average: RunningAverage | None = None
+        self.nested: Sequence[int] = ()
         self.lane, self.image_lane = Lane(device, urgent=True), Lane(device)
         image_weights = trained_parameters(model.image_encoder)
         self.update = update_for(
@@ -143,22 +155,25 @@ class _Worker:
         )
 
     def begin(self, phase: Phase, reduction: Reduction, mask_same_image: bool) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = phase.learning_rate
-        self.rate.fill_(phase.learning_rate)
+        self.phase = phase
+        self._set_rate(0.0)
         self.slope = slope_of(phase.loss, reduction, self.data.device, self.data.size)
         self.mask_same_image = mask_same_image
         self.steps = Replayed(self._steps, self.data.device)
 
-    def walk(self, order: np.ndarray, per_step: int) -> Iterator[tuple[int, Tensor]]:
-        """An epoch: after every few batches, how many pairs they had and their mean loss."""
+    def walk(self, order: np.ndarray, per_step: int, epoch: int) -> Iterator[tuple[int, Tensor]]:
+        """An epoch of the phase: after every few batches, how many pairs they had, and their loss."""
         shapes = self._shapes(self.data.lay_out(order), per_step)
         self.num_pairs = len(order)
         self.batch.zero_()
         self.total.zero_()
         counts = [shape[0] * shape[2] for shape in shapes]
         filled = self.data.material.fill(order, counts)
+        done = 0
         for shape, num_pairs, _ in zip(shapes, counts, filled, strict=True):
+            if not self.phase.has_one_rate:
+                self._set_rate((epoch + done / len(order)) / self.phase.epochs)
+            done += num_pairs
             with self.lane.work(), tf32(allowed=self.precision != "float32"):
                 self.steps(*shape)
                 loss = self.recent / num_pairs
@@ -166,6 +181,11 @@ class _Worker:
                 self.recent.zero_()
             self.lane.join()
             yield num_pairs, loss
+
+    def _set_rate(self, done: float) -> None:
+        rate = self.phase.rate(done)
+        set_rate(self.optimizer, rate)
+        self.rate.fill_(rate)
 
     def mean_loss(self) -> float:
         """Waits for the device: the epoch is over."""
@@ -187,6 +207,8 @@ class _Worker:
         with self.image_lane.work():
             self.update.finish()
         self.image_lane.join()
+        if self.average:
+            self.average.follow(times)
 
     def _step(self, size: int, room: int) -> None:
         data, batch = self.data, self.batch
@@ -200,8 +222,18 @@ class _Worker:
             batch += 1
         caption_vectors = self.captions.finish(captions)
         self.image_lane.join()
-        scores = self.model.similarity(image_vectors, caption_vectors)
-        slope = self.slope(scores.detach(), self.recent, images if self.mask_same_image else None)
+        pulls = list(self._pulls(image_vectors, caption_vectors, images))
         self.optimizer.zero_grad(set_to_none=True)
-        scores.backward(slope)
+        torch.autograd.backward([pull[0] for pull in pulls], [pull[1] for pull in pulls])
         self.update.begin()
+
+    def _pulls(
+        self, images: Tensor, captions: Tensor, image_ids: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Scores to be followed back to the weights, and how steep the loss is at each."""
+        masked = image_ids if self.mask_same_image else None
+        scores = self.model.similarity(images, captions)
+        yield scores, self.slope(scores.detach(), self.recent, masked)
+        for width in self.nested:
+            scores = self.model.similarity(shortened(images, width), shortened(captions, width))
+            yield scores, self.slope(scores.detach(), self.aside, masked)

@@ -36,7 +36,7 @@ class Captions(Protocol):
 def captions_for(
     encoder: nn.Module, device: torch.device, precision: Precision, num_captions: int
 ) -> Captions:
-    if not isinstance(encoder, CaptionEncoder):
+    if not isinstance(encoder, CaptionEncoder) or not encoder.is_the_papers:
         return Padded(encoder, precision)
     if device.type == "cpu":
         return StepByStep(encoder)

@@ -1,21 +1,36 @@
 """From a batch to the gradient of its loss."""
 
+from collections.abc import Sequence
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from vsepp.data.batches import Batch
+from vsepp.devices import ALONE, Processes
 from vsepp.equations.losses import Loss
+from vsepp.training.shared_scores import scores_of_batch
 
 Reduction = Literal["sum", "mean"]
 
 
 def backward(
-    model: nn.Module, batch: Batch, loss: Loss, reduction: Reduction, mask_same_image: bool
+    model: nn.Module,
+    batch: Batch,
+    loss: Loss,
+    reduction: Reduction,
+    mask_same_image: bool,
+    processes: Processes = ALONE,
 ) -> Tensor:
-    """Adds the gradient of the batch's loss to the weights; returns the losses, one per pair."""
-    per_pair = pair_losses(model(batch), loss, batch.image_ids if mask_same_image else None)
-    reduced(per_pair, reduction).backward()
+    """Adds the gradient of the batch's loss to the weights; returns the losses, one per pair.
+
+    Where several processes share the batch, each adds and returns what its own pairs contribute.
+    """
+    num_pairs = len(batch.image_ids)
+    scores = scores_of_batch(model, batch, processes)
+    per_pair = pair_losses(scores, loss, batch.image_ids if mask_same_image else None)
+    per_pair = per_pair[processes.share(num_pairs)]
+    reduced(per_pair, reduction, num_pairs).backward()
     return per_pair.detach()
 
 
@@ -27,6 +42,17 @@ def pair_losses(scores: Tensor, loss: Loss, image_ids: Tensor | None = None) -> 
     return loss(scores, negatives=image_ids[:, None] != image_ids[None, :])
 
 
-def reduced(per_pair: Tensor, reduction: Reduction) -> Tensor:
+def reduced(per_pair: Tensor, reduction: Reduction, num_pairs: int) -> Tensor:
+    """The loss of a batch, or what some of its pairs contribute to it."""
     # The release sums, Eq. 4 averages; under clipping the two train differently.
-    return per_pair.sum() if reduction == "sum" else per_pair.mean()
+    return per_pair.sum() if reduction == "sum" else per_pair.sum() / num_pairs
+
+
+def sum_over(processes: Processes, weights: Sequence[nn.Parameter], loss: Tensor) -> None:
+    """From what each process contributed to the gradient, and to the loss, to the whole in all."""
+    if processes.number == 1:
+        return
+    for weight in weights:
+        if weight.grad is None:  # none of this process's pairs had a say in it
+            weight.grad = torch.zeros_like(weight)
+    processes.sum_up([*(weight.grad for weight in weights if weight.grad is not None), loss])

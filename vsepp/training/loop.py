@@ -1,27 +1,45 @@
 """The loop (Sec. 3.2): walk over the batches, follow the gradient, and hand over every epoch."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from vsepp.data.batches import Batch
+from vsepp.devices import ALONE, Processes
 from vsepp.equations.losses import Loss
+from vsepp.training.average import RunningAverage
 from vsepp.training.chunks import backward_in_chunks
-from vsepp.training.gradients import Reduction, backward
+from vsepp.training.gradients import Reduction, backward, sum_over
+
+Schedule = Literal["constant", "cosine"]
+NET, SHARE = "backbone.", "share"  # in the names of a net's weights; of the rate, in their group
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Some epochs at one learning rate with one loss; a curriculum is two phases."""
+    """Some epochs with one loss and one course of the learning rate; a curriculum is two phases."""
 
     epochs: int
     learning_rate: float
     loss: Loss
+    schedule: Schedule = "constant"
+    warm_up: float = 0.0  # share of the phase in which the rate rises from nothing
+
+    def rate(self, done: float) -> float:
+        """The learning rate when this share of the phase is done."""
+        risen = min(1.0, done / self.warm_up) if self.warm_up else 1.0
+        left = (1 + math.cos(math.pi * done)) / 2 if self.schedule == "cosine" else 1.0
+        return self.learning_rate * risen * left
+
+    @property
+    def has_one_rate(self) -> bool:
+        return self.schedule == "constant" and self.warm_up == 0
 
 
 @dataclass(frozen=True)
@@ -68,12 +86,15 @@ def steps_and_epochs(
     device: torch.device | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     epochs_done: int = 0,
+    average: RunningAverage | None = None,
     chunk_size: int | None = None,
+    processes: Processes = ALONE,
 ) -> Iterator[Step | Epoch]:
     """The same walk in small steps: every batch, and after its last one the epoch.
 
     A resumed run gives its `optimizer` and the number of `epochs_done` before. With a `chunk_size`,
     batches may be larger than the device's memory allows: so many pairs are embedded at once.
+    Where several `processes` share the batches, all walk in step, and see the same events.
     """
     trained = trained_parameters(model)
     device = device or trained[0].device
@@ -83,24 +104,32 @@ def steps_and_epochs(
     )
     number = 0
     for place, phase in enumerate(phases):
-        for group in optimizer.param_groups:
-            group["lr"] = phase.learning_rate
-        for _ in range(phase.epochs):
+        set_rate(optimizer, phase.rate(0))
+        for epoch in range(phase.epochs):
             number += 1
             if number <= epochs_done:
                 continue
             started = time.perf_counter()
             model.train()
             losses, num_pairs = torch.zeros((), device=device), 0
-            for batch in batches:
+            for place_in_epoch, batch in enumerate(batches):
+                if not phase.has_one_rate:
+                    done = epoch + place_in_epoch / len(batches)  # type: ignore[arg-type]
+                    set_rate(optimizer, phase.rate(done / phase.epochs))
                 optimizer.zero_grad(set_to_none=True)
-                per_pair = follow(model, batch.to(device), phase.loss, reduction, mask_same_image)
+                ways = phase.loss, reduction, mask_same_image
+                with processes.as_one_batch():
+                    per_pair = follow(model, batch.to(device), *ways, processes=processes)
+                loss = per_pair.sum()
+                sum_over(processes, trained, loss)
                 if gradient_clip > 0:
                     nn.utils.clip_grad_norm_(trained, gradient_clip)
                 optimizer.step()
-                losses += per_pair.sum()
-                num_pairs += len(batch)
-                yield Step(number, len(batch), per_pair.mean())
+                if average:
+                    average.follow()
+                losses += loss
+                num_pairs += len(batch.image_ids)
+                yield Step(number, len(batch.image_ids), loss / len(batch.image_ids))
             mean = losses.item() / max(1, num_pairs)  # waits for the device
             seconds = time.perf_counter() - started
             yield Epoch(number, place + 1, phase.learning_rate, mean, num_pairs, seconds)
@@ -110,5 +139,17 @@ def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def adam(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.Adam(trained_parameters(model), fused=True)
+def adam(model: nn.Module, net_share: float = 1.0) -> torch.optim.Optimizer:
+    """Adam as the paper uses it. A net that learns may do so at a share of the others' rate."""
+    if net_share == 1:
+        return torch.optim.Adam(trained_parameters(model), fused=True)
+    named = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
+    net = [weight for name, weight in named if NET in name]
+    heads = [weight for name, weight in named if NET not in name]
+    groups: list[dict[str, Any]] = [{"params": heads}, {"params": net, SHARE: net_share}]
+    return torch.optim.Adam(groups, fused=True)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group.get(SHARE, 1.0)

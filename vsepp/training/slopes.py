@@ -43,7 +43,7 @@ def _differentiated(
 ) -> Tensor:
     scores = scores.detach().requires_grad_()
     per_pair = pair_losses(scores, loss, image_ids)
-    (slope,) = torch.autograd.grad(reduced(per_pair, reduction), scores)
+    (slope,) = torch.autograd.grad(reduced(per_pair, reduction, len(scores)), scores)
     total += per_pair.detach().sum()
     return slope
 

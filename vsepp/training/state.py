@@ -7,16 +7,23 @@ from typing import Any
 import torch
 from torch import nn
 
+from vsepp.training.average import RunningAverage
+
 
 def save_state(
-    file: Path, model: nn.Module, optimizer: torch.optim.Optimizer, facts: dict[str, Any]
+    file: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    facts: dict[str, Any],
+    average: RunningAverage | None = None,
 ) -> None:
-    """Weights, the optimiser's moments, the generators, and plain facts such as the epoch."""
+    """Weights and their average, the optimiser's moments, the generators, and plain facts."""
     content = {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
         "generator": torch.get_rng_state(),
         "gpu_generators": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "average": average.weights if average else [],
         "facts": facts,
     }
     draft = file.with_name(f".{file.name}.draft")
@@ -31,14 +38,26 @@ def save_state(
     draft.replace(file)
 
 
-def load_state(file: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Put model, optimiser and generators back to where they were; returns the facts."""
-    device = next(model.parameters()).device
-    content = torch.load(file, map_location=device, weights_only=True)
+def read_state(file: Path) -> dict[str, Any]:
+    content: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+    return content
+
+
+def put_back(
+    content: dict[str, Any],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    average: RunningAverage | None = None,
+) -> dict[str, Any]:
+    """Put everything back to where it was; returns the facts."""
     model.load_state_dict(content["model"])
     optimizer.load_state_dict(content["optimizer"])
-    torch.set_rng_state(content["generator"].cpu())
-    if content["gpu_generators"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([state.cpu() for state in content["gpu_generators"]])
+    if average:
+        for weight, before in zip(average.weights, content["average"], strict=True):
+            weight.copy_(before)
+    torch.set_rng_state(content["generator"])
+    # The machine that goes on may have another number of GPUs.
+    for number, state in enumerate(content["gpu_generators"][: torch.cuda.device_count()]):
+        torch.cuda.set_rng_state(state, number)
     facts: dict[str, Any] = content["facts"]
     return facts

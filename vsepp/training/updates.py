@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vsepp import kernels
 from vsepp.devices import Lane
+from vsepp.training.loop import SHARE
 
 SMALL = 100_000  # numbers; moving so few takes less time than asking for it
 FEW = 16  # tensors; a net has hundreds, which torch moves with fewer launches
@@ -55,7 +56,8 @@ class AnyOptimizer:
         groups = self.optimizer.param_groups
         before: list[dict[str, Any]] = [dict(group) for group in groups]
         for group in groups:
-            group.update(lr=self.rate, **({"capturable": True} if "capturable" in group else {}))
+            rate = self.rate * group[SHARE] if SHARE in group else self.rate
+            group.update(lr=rate, **({"capturable": True} if "capturable" in group else {}))
         try:
             yield
         finally:
@@ -139,9 +141,11 @@ class AdamInLanes:
 
 
 def _is_plain_adam(optimizer: torch.optim.Optimizer) -> bool:
-    """One group without further wishes; its weights, gradients and moments are in single precision."""
+    """One group without further wishes; weights in single precision, and as they are read."""
     if type(optimizer) is not torch.optim.Adam or len(optimizer.param_groups) != 1:
         return False
     group = optimizer.param_groups[0]
     wishes = group["weight_decay"] or group["amsgrad"] or group["maximize"]
-    return not wishes and all(weight.dtype == torch.float32 for weight in group["params"])
+    return not wishes and all(
+        weight.dtype == torch.float32 and weight.is_contiguous() for weight in group["params"]
+    )

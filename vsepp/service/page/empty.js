@@ -53,11 +53,17 @@ export function tail(answer, count, actions) {
   say(`${many(count, "photo")} that ${count === 1 ? "fits" : "fit"} better than chance`, button("Show the nearest ones, too", actions.nearest));
 }
 
-/** The service asks for its token. */
-export function locked(reason) {
+/** The service asks for its token. What is looked for stays in the address. */
+export function locked() {
   hideEmpty();
-  const field = make("input", { type: "password", name: "token", "aria-label": "Token", autocomplete: "current-password", required: true });
+  const asked = new URLSearchParams(location.search);
+  const refused = asked.has("refused");
+  const field = make("input", { type: "password", name: "token", "aria-label": "Token", autocomplete: "current-password", required: true, "aria-invalid": refused && "true" });
+  const kept = [...asked].filter(([name]) => name !== "token" && name !== "refused");
   say("This collection is private",
+    ...(refused ? [make("p", { class: "wrong", role: "alert" }, "That is not its token.")] : []),
     make("p", {}, "Open the link that vsepp serve has shown in its terminal, or enter the token at its end."),
-    make("form", { class: "asked", action: "./", method: "get" }, field, make("button", { type: "submit", class: "chip strong" }, "Enter")));
+    make("form", { class: "asked", action: "./", method: "get" }, ...kept.map(([name, value]) => make("input", { type: "hidden", name, value })),
+      field, make("button", { type: "submit", class: "chip strong" }, "Enter")));
+  field.focus();
 }

@@ -115,12 +115,19 @@ function showSoughtPhoto() {
 function showAnswer(found) {
   answer = found;
   hideEmpty();
-  notify(found.unknown_words.length && found.min_score !== null
-    ? `The model does not know ${listed(found.unknown_words.map(quoted))}, and looked for the rest.` : "");
+  notify(found.min_score === null ? "" : aboutWords(found));
   grid.replace(found.hits);
   scrollTo({ top: 0, behavior: "instant" });
   showEnd();
   if (nearEnd()) loadMore();
+}
+
+function aboutWords({ unknown_words: unknown, taken_for: taken }) {
+  const instead = Object.entries(taken).map(([word, known]) => `${quoted(word)} for ${quoted(known)}`);
+  return [
+    instead.length ? `Taking ${listed(instead)}.` : "",
+    unknown.length ? `The model does not know ${listed(unknown.map(quoted))}, and looked for the rest.` : "",
+  ].filter(Boolean).join(" ");
 }
 
 function showEnd() {
@@ -132,7 +139,7 @@ function showEnd() {
 
 function status(count) {
   const compared = answer.min_score !== null;
-  if (!count) return "Nothing found.";
+  if (!count) return sought.q || sought.like || sought.upload ? "Nothing found." : "";
   if (!compared && !sought.q) return `${many(Math.max(collection?.photos ?? 0, count), "photo")}, newest first`;
   if (!compared) return answer.more ? "Newest first" : `${many(count, "photo")}, newest first`;
   return answer.more ? "Best first" : `${many(count, "photo")}, best first`;
@@ -143,7 +150,7 @@ function fail(error, again) {
   if (error instanceof server.Gone) return whenBack(again);
   if (error.status === 401) {
     grid.replace([]);
-    byId("status").textContent = "";
+    byId("status").textContent = "The token is needed.";
     return locked();
   }
   notify(error.message);

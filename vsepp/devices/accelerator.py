@@ -1,4 +1,4 @@
-"""Devices: the only place that knows where tensors live, how precise products are, and how a GPU is fed."""
+"""One device: where tensors live, how precise products are, and how a GPU is fed."""
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager

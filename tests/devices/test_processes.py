@@ -1,0 +1,133 @@
+import json
+import os
+import signal
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from tests.processes import in_processes
+from vsepp.devices import ALONE, OthersGone, Processes, join
+from vsepp.devices.launch import TOLD_BY_TORCHRUN
+from vsepp.errors import WorkFailed, WrongRequest
+
+
+def complaint_about(work):
+    try:
+        work()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "none"
+
+
+def talk(rank, folder):
+    """Two processes say what they heard; then the second one dies."""
+    processes = join()
+    assert processes == Processes(rank, 2) == join()
+    weights = [torch.full((2,), float(rank)), torch.tensor(rank)]
+    processes.copy_from_first(weights)
+    mine = processes.share(3)
+    rows = torch.arange(3.0)[mine].requires_grad_()
+    everything = processes.gathered(rows**2, 3)
+    (everything * torch.tensor([1.0, 10.0, 100.0])).sum().backward()
+    heard = {
+        "weights": [tensor.tolist() for tensor in weights],
+        "rows": everything.tolist(),
+        "slope": rows.grad.tolist(),
+        "told": processes.as_first(lambda: os.getpid() * (rank + 1)),
+        "failed": complaint_about(lambda: processes.as_first(lambda: [][1])),
+        "agree": complaint_about(lambda: processes.agree({"the seed": 7})),
+        "disagree": complaint_about(lambda: processes.agree({"a": 1, "the seed": rank})),
+        "pid": os.getpid(),
+    }
+    (folder / f"{rank}.json").write_text(json.dumps(heard))
+    dist.barrier()
+    if rank == 1:
+        os._exit(0)  # without a word
+    lost = complaint_about(lambda: processes.sum_up([torch.ones(3)]))
+    (folder / "lost.json").write_text(json.dumps(lost))
+
+
+@pytest.mark.slow
+def test_what_two_processes_tell_each_other(tmp_path):
+    in_processes(2, talk, tmp_path)
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    for heard in (first, second):
+        assert heard["weights"] == [[0.0, 0.0], 0]
+        assert heard["rows"] == [0.0, 1.0, 4.0]
+        assert heard["told"] == first["pid"]
+        assert heard["agree"] == "none"
+        assert heard["disagree"].startswith(
+            "WrongRequest: The processes do not agree about the seed: 0 in process 0; 1 in process 1."
+        )
+    # both use all rows, so their gradients add up: 2 x 2 row x factor
+    assert (first["slope"], second["slope"]) == ([0.0, 40.0], [800.0])
+    assert first["failed"].startswith("IndexError")
+    assert second["failed"].startswith("OthersGone: The first process has stopped")
+    lost = json.loads((tmp_path / "lost.json").read_text())
+    assert lost.startswith("OthersGone: Process 0 of 2 has lost the others (")
+
+
+def test_alone_nothing_is_sent():
+    rows = torch.ones(3, requires_grad=True)
+    assert ALONE.gathered(rows, 3) is rows
+    assert ALONE.share(5) == slice(0, 5)
+    assert ALONE.as_first(lambda: "done") == "done"
+    with pytest.raises(ZeroDivisionError):
+        ALONE.as_first(lambda: 1 / 0)
+    ALONE.agree({"anything": object()})
+    total = torch.ones(2)
+    ALONE.sum_up([total])
+    ALONE.copy_from_first([total])
+    assert total.tolist() == [1.0, 1.0]
+
+
+def test_without_torchrun_a_process_is_alone(monkeypatch):
+    for name in TOLD_BY_TORCHRUN:
+        monkeypatch.delenv(name, raising=False)
+    assert join() is ALONE
+    monkeypatch.setenv("WORLD_SIZE", "4")  # some clusters set it, whoever runs there
+    assert join() is ALONE
+
+
+def test_torchrun_with_one_process_is_no_torchrun(monkeypatch):
+    for name, value in zip(TOLD_BY_TORCHRUN, ("0", "1", "127.0.0.1", "29500"), strict=True):
+        monkeypatch.setenv(name, value)
+    assert join() is ALONE
+    assert not dist.is_initialized()
+
+
+def test_the_first_process_has_the_dice_of_one_process_and_the_others_their_own():
+    drawn = []
+    for rank, epoch in ((0, 1), (1, 1), (2, 1), (1, 2), (1, 1)):
+        torch.manual_seed(3)
+        Processes(rank, 4).throw_own_dice(3, epoch)
+        drawn.append(nn.functional.dropout(torch.ones(64)).tolist())
+    torch.manual_seed(3)
+    assert drawn[0] == nn.functional.dropout(torch.ones(64)).tolist()
+    assert drawn[1] == drawn[4]
+    assert len({tuple(dropped) for dropped in drawn}) == 4
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch):
+    from vsepp.devices import launch
+
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(WrongRequest, match="--nproc-per-node 1"):
+        launch._own_gpu()
+
+
+def test_who_is_told_to_stop_says_so_once(monkeypatch):
+    from vsepp.devices import launch
+
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        signal.signal(signal.SIGTERM, launch._end_with_a_message)
+        with pytest.raises(OthersGone, match="another process has died"):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # the message must not be cut short by a second one
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert issubclass(OthersGone, WorkFailed)

@@ -1,0 +1,76 @@
+import shutil
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import vsepp
+from vsepp.encoders.caption import BagOfWords, CaptionEncoder
+from vsepp.encoders.export import SMALL, export_captions
+from vsepp.encoders.snapshot import Snapshot
+
+NUM_WORDS, DIM, WORD_DIM = 60, 48, 20
+IN_THE_BOX = vsepp.load().folder
+
+
+def encoder_of(**keys):
+    torch.manual_seed(0)
+    encoder = CaptionEncoder(NUM_WORDS, DIM, WORD_DIM, **keys)
+    torch.nn.init.normal_(encoder.words.weight)  # states far from zero
+    return encoder.eval()
+
+
+def exported(encoder, folder):
+    weights = folder / "model.safetensors"
+    save_file(dict(encoder.state_dict()), weights)
+    export_captions(encoder, weights)
+    return folder / "caption.onnx"
+
+
+KINDS = [
+    encoder_of(bidirectional=both, pooling=pooling)
+    for both in (False, True)
+    for pooling in ("last", "mean", "max", "gpo")
+]
+KINDS += [encoder_of(bidirectional=True, pooling="gpo", project=True, absolute=True)]
+KINDS += [BagOfWords(NUM_WORDS, DIM).eval(), BagOfWords(NUM_WORDS, DIM, absolute=True).eval()]
+
+
+@pytest.mark.parametrize("encoder", KINDS)
+def test_onnxruntime_gives_torchs_vectors(encoder, tmp_path):
+    """One caption of every length alone, and all lengths mixed, with numbers behind the last word."""
+    session = onnxruntime.InferenceSession(str(exported(encoder, tmp_path)))
+    generator = torch.Generator().manual_seed(1)
+    batches = [torch.tensor([length]) for length in (1, 2, 3, 40)]
+    batches += [torch.arange(1, 41), torch.arange(40, 0, -1), torch.tensor([1, 1, 40, 7, 7, 2])]
+    for lengths in batches:
+        words = torch.randint(NUM_WORDS, (len(lengths), int(lengths.max())), generator=generator)
+        with torch.no_grad():
+            expected = encoder(words, lengths).numpy()
+        (ours,) = session.run(None, {"words": words.numpy(), "lengths": lengths.numpy()})
+        np.testing.assert_allclose(ours, expected, atol=1e-5)
+        assert np.isfinite(ours).all()
+
+
+@pytest.mark.parametrize("encoder", KINDS)
+def test_every_weight_is_stored_once(encoder, tmp_path):
+    graph = onnx.load(exported(encoder, tmp_path), load_external_data=False).graph
+    inside = [len(constant.raw_data) for constant in graph.initializer]
+    assert max(inside) < SMALL
+    outside = [entry for constant in graph.initializer for entry in constant.external_data]
+    assert len(outside) >= 3
+
+
+def test_a_snapshot_of_an_older_version_is_read_and_written_again(tmp_path):
+    """Its config knows nothing of two directions and poolings."""
+    assert '"pooling"' not in (IN_THE_BOX / "config.json").read_text()
+    folder = shutil.copytree(IN_THE_BOX, tmp_path / "old")
+    texts = ["a red circle", "a big green star left of a ring", "circle"]
+    before = vsepp.load(folder).embed_texts(texts)
+    snapshot = Snapshot.load(folder)
+    assert (snapshot.architecture.bidirectional, snapshot.architecture.pooling) == (False, "last")
+    export_captions(snapshot.model.caption_encoder, folder / "model.safetensors")
+    np.testing.assert_allclose(vsepp.load(folder).embed_texts(texts), before, atol=1e-6)

@@ -1,0 +1,84 @@
+import pytest
+import torch
+
+from vsepp.data.tokens import Vocabulary
+from vsepp.encoders.architecture import Architecture
+from vsepp.encoders.image import normalized
+from vsepp.encoders.joint import JointEmbedding
+from vsepp.encoders.shorten import principal_directions, shortened
+from vsepp.encoders.snapshot import Snapshot
+from vsepp.errors import WrongRequest
+from vsepp.search.embedder import Embedder
+
+
+def snapshot(**design):
+    torch.manual_seed(0)
+    vocabulary = Vocabulary.learn(["a red ball on a blue box", "two green cubes"])
+    keys = {"size": 32, "resize": 32, "dim": 24, "word_dim": 8, **design}
+    plan = Architecture(num_words=len(vocabulary), **keys)
+    return Snapshot(JointEmbedding.build(plan).eval(), vocabulary, plan)
+
+
+@torch.no_grad()
+def vectors_of(model, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(0, 256, (40, 3, 32, 32), dtype=torch.uint8, generator=generator)
+    words = torch.randint(4, 13, (60, 6), generator=generator)
+    lengths = torch.randint(1, 7, (60,), generator=generator)
+    return model.embed_images(images), model.embed_captions(words, lengths)
+
+
+def test_directions_are_those_of_the_largest_spread():
+    images = torch.tensor([[3.0, 0.0, 0.0], [0.0, 0.0, 2.0]])
+    directions = principal_directions(images, images, 2)
+    expected = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    torch.testing.assert_close(directions.abs(), expected)
+
+
+@pytest.mark.parametrize(
+    "design",
+    [{}, {"project_captions": True}, {"pooling": "max"}, {"hidden": 40}, {"bidirectional": True}],
+)
+def test_with_all_directions_no_score_changes(design):
+    long = snapshot(**design)
+    before = vectors_of(long.model)
+    after = vectors_of(shortened(long, *before, 24).model)
+    torch.testing.assert_close(after[0] @ after[1].T, before[0] @ before[1].T, rtol=0, atol=1e-5)
+
+
+def test_a_short_vector_is_the_long_one_seen_from_its_principal_directions():
+    long = snapshot()
+    images, captions = vectors_of(long.model)
+    short = shortened(long, images, captions, 5)
+    assert (short.architecture.dim, short.architecture.hidden) == (5, 24)
+    turned = principal_directions(images, captions, 5).float()
+    for ours, vectors in zip(vectors_of(short.model), (images, captions), strict=True):
+        torch.testing.assert_close(ours, normalized(vectors @ turned), rtol=0, atol=1e-5)
+
+
+def test_a_short_snapshot_is_saved_and_used_like_any(tmp_path):
+    long = snapshot()
+    short = shortened(long, *vectors_of(long.model), 5)
+    embedder = Embedder(short.save(tmp_path / "short"))
+    expected = Snapshot.load(tmp_path / "short").model
+    vectors = embedder.embed_texts(["a red ball"])
+    words = torch.tensor(short.vocabulary.encode(["a red ball"]))
+    ours = expected.embed_captions(words, torch.tensor([words.shape[1]]))
+    assert vectors.shape == (1, 5)
+    torch.testing.assert_close(torch.from_numpy(vectors), ours.detach(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("design", "dim", "message"),
+    [
+        ({}, 25, "keep 1 to 24, not 25"),
+        ({}, 0, "keep 1 to 24"),
+        ({"similarity": "order_similarity", "absolute": True}, 5, "Only models of unit vectors"),
+        ({"normalize_images": False}, 5, "Only models of unit vectors"),
+        ({"caption_encoder": "bag"}, 5, "with a GRU for captions"),
+    ],
+)
+def test_what_cannot_be_shortened_is_said(design, dim, message):
+    long = snapshot(**design)
+    with pytest.raises(WrongRequest, match=message):
+        shortened(long, *vectors_of(long.model), dim)

@@ -1,0 +1,33 @@
+"""Devices: the only place that knows where tensors live, how precise products are, and who else computes."""
+
+from vsepp.devices.accelerator import (
+    CompiledForOneShape,
+    Lane,
+    Precision,
+    Replayed,
+    best_device,
+    free_memory,
+    full_precision,
+    half_precision,
+    prepare,
+    tf32,
+)
+from vsepp.devices.launch import join
+from vsepp.devices.processes import ALONE, OthersGone, Processes
+
+__all__ = [
+    "ALONE",
+    "CompiledForOneShape",
+    "Lane",
+    "OthersGone",
+    "Precision",
+    "Processes",
+    "Replayed",
+    "best_device",
+    "free_memory",
+    "full_precision",
+    "half_precision",
+    "join",
+    "prepare",
+    "tf32",
+]

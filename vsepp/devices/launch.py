@@ -1,0 +1,71 @@
+"""How a process finds the others of its job: torchrun started them and says so in the environment."""
+
+import atexit
+import os
+import signal
+import threading
+from datetime import timedelta
+from types import FrameType
+
+import torch
+import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
+
+from vsepp.devices.processes import ALONE, OthersGone, Processes
+from vsepp.errors import WorkFailed, WrongRequest
+
+TOLD_BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+PATIENCE = timedelta(minutes=10)  # with a process that is alive and does not answer
+
+
+def join() -> Processes:
+    """The job that this process is part of; ALONE where nobody started others beside it."""
+    if not all(name in os.environ for name in TOLD_BY_TORCHRUN) or os.environ["WORLD_SIZE"] == "1":
+        return ALONE
+    if not dist.is_initialized():
+        _meet()
+    return Processes(dist.get_rank(), dist.get_world_size())
+
+
+def _meet() -> None:
+    backend = "gloo"
+    if torch.cuda.is_available():
+        backend = "nccl"
+        torch.cuda.set_device(_own_gpu())
+    try:
+        store, rank, number = next(rendezvous("env://", timeout=PATIENCE))
+        # After a restart by torchrun, addresses of the dead must not be taken for those of the living.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = dist.PrefixStore(attempt, store)  # type: ignore[attr-defined]
+        dist.init_process_group(
+            backend, store=store, rank=rank, world_size=number, timeout=PATIENCE
+        )
+    except (RuntimeError, ValueError) as error:
+        where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        reason = str(error).strip().splitlines()[0]
+        raise WorkFailed(f"The processes did not meet at {where}: {reason}") from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _end_with_a_message)
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    if signal.getsignal(signal.SIGTERM) is _end_with_a_message:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # all has been said
+    dist.destroy_process_group()
+
+
+def _own_gpu() -> int:
+    number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if number >= count:
+        raise WrongRequest(
+            f"There are more processes on this machine than GPUs ({count}): "
+            f"--nproc-per-node {count}. To train on the CPU, hide them: CUDA_VISIBLE_DEVICES="
+        )
+    return number
+
+
+def _end_with_a_message(number: int, frame: FrameType | None) -> None:
+    """torchrun ends all processes when one has died; a message and --resume are better than silence."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough; it kills, should this take long
+    raise OthersGone("Told to stop: another process has died, or somebody has ended the job.")

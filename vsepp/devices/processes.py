@@ -1,0 +1,166 @@
+"""The processes of one job, and the few things that they do together.
+
+Each runs the same program on its share of every batch. What they gather or sum up comes out the same to
+the last bit in all of them, so their weights stay equal without ever being compared.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from vsepp.devices.batch_norm import StatisticsOfTheWholeBatch
+from vsepp.devices.shares import largest_share, share
+from vsepp.errors import WorkFailed, WrongRequest
+
+T = TypeVar("T")
+
+
+class OthersGone(WorkFailed):
+    """The other processes of the job cannot be reached any more, so this one cannot go on."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process's place among those of its job; by default it is the only one."""
+
+    rank: int = 0
+    number: int = 1
+    group: dist.ProcessGroup | None = None  # torch's name for them; None: all that it knows
+
+    @property
+    def is_first(self) -> bool:
+        """The one that speaks, decides and writes."""
+        return self.rank == 0
+
+    def share(self, length: int) -> slice:
+        """Which of so many rows are this process's."""
+        return share(length, self.rank, self.number)
+
+    def largest_share(self, length: int) -> int:
+        return largest_share(length, self.number)
+
+    def gathered(self, rows: Tensor, length: int) -> Tensor:
+        """The rows of all, in order; a gradient finds its way back to the process of its row."""
+        # this process's share (m, ...) of `length` rows -> (length, ...)
+        if self.number == 1:
+            return rows
+        everything: Tensor = _Gathered.apply(rows, length, self)
+        return everything
+
+    def sum_up(self, tensors: Sequence[Tensor]) -> None:
+        """Replaces each tensor by its sum over all processes, in one message."""
+        if self.number == 1:
+            return
+        message = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        with self._talking():
+            dist.all_reduce(message, group=self.group)
+        sums = message.split([tensor.numel() for tensor in tensors])
+        for tensor, total in zip(tensors, sums, strict=True):
+            tensor.copy_(total.view_as(tensor))
+
+    def copy_from_first(self, tensors: Sequence[Tensor]) -> None:
+        if self.number == 1:
+            return
+        for tensor in tensors:
+            with self._talking():
+                dist.broadcast(tensor, group_src=0, group=self.group)
+
+    def as_first(self, work: Callable[[], T]) -> T:
+        """Done by the first process alone; all return what it returned, or fail as it failed."""
+        if self.number == 1:
+            return work()
+        told: list[tuple[T | None, bool]] = [(None, False)]  # the result, and whether there is one
+        failure: Exception | None = None
+        if self.is_first:
+            try:
+                told = [(work(), True)]
+            except Exception as error:  # whatever it is, the others must not wait for ever
+                failure = error
+        with self._talking():
+            dist.broadcast_object_list(told, group_src=0, group=self.group)
+        if failure is not None:
+            raise failure
+        result, is_done = told[0]
+        if not is_done:
+            raise OthersGone("The first process has stopped, and says why.")
+        return result  # type: ignore[return-value]  # None only where `work` returns it
+
+    def agree(self, facts: Mapping[str, Any]) -> None:
+        """Raises the same complaint in all processes where these facts are not the same in all."""
+        if self.number == 1:
+            return
+        told: list[Any] = [None] * self.number
+        with self._talking():
+            dist.all_gather_object(told, dict(facts), group=self.group)
+        for name in told[0]:
+            found = [theirs.get(name) for theirs in told]
+            if any(value != found[0] for value in found):
+                listed = "; ".join(f"{value} in process {n}" for n, value in enumerate(found))
+                raise WrongRequest(
+                    f"The processes do not agree about {name}: {listed}. "
+                    "Start all of them with the same recipe and the same data."
+                )
+
+    def as_one_batch(self) -> AbstractContextManager[object]:
+        """Inside, batch norms that learn their statistics learn them from the shares of all."""
+        return nullcontext() if self.number == 1 else StatisticsOfTheWholeBatch(self)
+
+    def throw_own_dice(self, *seeds: int) -> None:
+        """Dropout in the other processes than the first must not repeat the first one's."""
+        if not self.is_first:
+            torch.manual_seed(hash((*seeds, self.rank)) % 2**63)
+
+    def all_rows(self, rows: Tensor, length: int) -> Tensor:
+        """What `gathered` does, without a gradient."""
+        if self.number == 1:
+            return rows
+        room = self.largest_share(length)
+        padded = rows.new_zeros(room, *rows.shape[1:])  # messages must be of one length
+        padded[: len(rows)] = rows
+        received = rows.new_empty(self.number, *padded.shape)
+        with self._talking():
+            dist.all_gather(list(received.unbind()), padded, group=self.group)
+        if length == self.number * room:
+            return received.flatten(0, 1)
+        shares = [share(length, rank, self.number) for rank in range(self.number)]
+        sizes = [rows.stop - rows.start for rows in shares]
+        return torch.cat([part[:size] for part, size in zip(received, sizes, strict=True)])
+
+    @contextmanager
+    def _talking(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:  # torch's word for a connection that is lost
+            place = f"Process {self.rank} of {self.number}"
+            raise OthersGone(f"{place} has lost the others ({_reason(error)}).") from error
+
+
+ALONE = Processes()
+
+
+def _reason(error: Exception) -> str:
+    """The first sentence of what torch says, without the place in its source."""
+    return re.sub(r"^\[[^]]*\] ", "", str(error).strip()).splitlines()[0].partition(". ")[0]
+
+
+class _Gathered(torch.autograd.Function):
+    """Every process uses every row, so a row's gradient is the sum over all processes."""
+
+    @staticmethod
+    def forward(ctx, rows, length, processes):  # type: ignore[no-untyped-def]
+        ctx.processes, ctx.mine = processes, processes.share(length)
+        return processes.all_rows(rows, length)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, pull):  # type: ignore[no-untyped-def]
+        pull = pull.clone()
+        ctx.processes.sum_up([pull])
+        return pull[ctx.mine], None, None

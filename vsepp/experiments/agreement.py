@@ -1,0 +1,45 @@
+"""What the processes of one training must have in common before they begin."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from vsepp.data.captioned import CaptionedImage
+from vsepp.devices import Processes
+from vsepp.errors import WrongRequest
+from vsepp.experiments.recipe import Recipe
+
+
+def check_that_work_can_be_shared(recipe: Recipe, processes: Processes) -> None:
+    if processes.number > 1 and recipe.loss.nested:
+        raise WrongRequest(
+            "Nested vectors are learned by one process: leave torchrun away, or set loss.nested=[]"
+        )
+    if processes.number > recipe.batch_size:
+        raise WrongRequest(
+            f"{processes.number} processes share batches of {recipe.batch_size} pairs, and some would "
+            f"never have one. Start fewer (--nproc-per-node), or take larger batches: "
+            f"--set batch_size={processes.number}"
+        )
+
+
+def check_that_all_agree(
+    recipe: Recipe,
+    learned: Sequence[CaptionedImage],
+    held_out: Sequence[CaptionedImage],
+    processes: Processes,
+) -> None:
+    """A process that sees other data would be found out by nobody: it would only teach nonsense."""
+    facts: dict[str, Any] = {
+        f"the recipe's {key}": value for key, value in recipe.as_dict().items()
+    }
+    facts["the pictures to learn from"] = _described(learned)
+    facts["the pictures to validate on"] = _described(held_out)
+    processes.agree(facts)
+
+
+def _described(items: Sequence[CaptionedImage]) -> str:
+    digest = hashlib.sha256()
+    for item in items:
+        digest.update("\n".join((item.key, *item.captions, "")).encode())
+    return f"{len(items):,} ({digest.hexdigest()[:8]})"
