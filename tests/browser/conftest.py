@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 import vsepp
+from tests.models import SCENES
 from tests.serving import Served, write_photos
 
 CHROMIUM = (
@@ -33,7 +34,7 @@ def photos(tmp_path_factory):
 @pytest.fixture(scope="session")
 def collection(photos, tmp_path_factory):
     file = tmp_path_factory.mktemp("collection") / "photos.vse"
-    with vsepp.Collection.create(file, vsepp.load()) as collection:
+    with vsepp.Collection.create(file, vsepp.load(SCENES)) as collection:
         collection.add(photos)
         yield collection
 

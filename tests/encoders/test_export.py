@@ -8,12 +8,12 @@ import torch
 from safetensors.torch import save_file
 
 import vsepp
+from tests.models import SCENES
 from vsepp.encoders.caption import BagOfWords, CaptionEncoder
 from vsepp.encoders.export import SMALL, export_captions
 from vsepp.encoders.snapshot import Snapshot
 
 NUM_WORDS, DIM, WORD_DIM = 60, 48, 20
-IN_THE_BOX = vsepp.load().folder
 
 
 def encoder_of(**keys):
@@ -66,8 +66,8 @@ def test_every_weight_is_stored_once(encoder, tmp_path):
 
 def test_a_snapshot_of_an_older_version_is_read_and_written_again(tmp_path):
     """Its config knows nothing of two directions and poolings."""
-    assert '"pooling"' not in (IN_THE_BOX / "config.json").read_text()
-    folder = shutil.copytree(IN_THE_BOX, tmp_path / "old")
+    assert '"pooling"' not in (SCENES / "config.json").read_text()
+    folder = shutil.copytree(SCENES, tmp_path / "old")
     texts = ["a red circle", "a big green star left of a ring", "circle"]
     before = vsepp.load(folder).embed_texts(texts)
     snapshot = Snapshot.load(folder)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import vsepp
+from tests.models import SCENES
 from tests.serving import Served, write_photos
 from vsepp.errors import Unavailable, WorkFailed, WrongRequest
 
@@ -23,7 +24,9 @@ def photos(tmp_path_factory):
 @pytest.fixture(scope="module")
 def twin(photos, tmp_path_factory):
     """The same photos in a file."""
-    with vsepp.Collection.create(tmp_path_factory.mktemp("twin") / "a.vse", vsepp.load()) as twin:
+    with vsepp.Collection.create(
+        tmp_path_factory.mktemp("twin") / "a.vse", vsepp.load(SCENES)
+    ) as twin:
         twin.add(photos)
         yield twin
 
@@ -35,7 +38,7 @@ def collection(request, photos, tmp_path_factory):
         url = f"milvus:{tmp_path_factory.mktemp('lite')}/photos.db"
     else:
         url = request.getfixturevalue("milvus_server").url("collection")
-    with vsepp.Collection.create(url, vsepp.load()) as collection:
+    with vsepp.Collection.create(url, vsepp.load(SCENES)) as collection:
         assert collection.add(photos).added == 150
         yield collection
 
@@ -112,7 +115,7 @@ def test_it_is_opened_with_its_own_model_only(collection, snapshot_folder):
     with pytest.raises(WrongRequest, match="another model"):
         vsepp.Collection.open(collection.name, vsepp.load(snapshot_folder))
     with pytest.raises(WrongRequest, match="exists already"):
-        vsepp.Collection.create(collection.name, vsepp.load())
+        vsepp.Collection.create(collection.name, vsepp.load(SCENES))
 
 
 def test_another_index_for_another_size(collection, monkeypatch):
@@ -153,7 +156,7 @@ def test_what_milvus_refuses_is_said_at_once(milvus_server):
 
 def test_a_server_that_dies_and_comes_back(photos, milvus_server):
     """Searches say so, a job waits for it, and the service recovers by itself."""
-    with vsepp.Collection.create(milvus_server.url("mortal"), vsepp.load()) as collection:
+    with vsepp.Collection.create(milvus_server.url("mortal"), vsepp.load(SCENES)) as collection:
         collection.add(photos / "2020")
         served = Served(collection)
         try:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import vsepp
+from tests.models import SCENES
 from tests.ports import free_port, is_open
 from tests.shards import as_jpeg, write_parquet, write_tar
 from vsepp.data.collections import open_data
@@ -36,6 +37,7 @@ def scenes(count):
 
 def indexing(place, into, on, env=None):
     words = [sys.executable, "-m", "vsepp", "index", place, "--into", into, "--on", on]
+    words += ["--model", SCENES]
     return subprocess.Popen(
         [str(word) for word in words],
         stderr=subprocess.PIPE,
@@ -107,7 +109,7 @@ def test_a_worker_is_killed_then_the_driver(tmp_path):
     assert Counter(item.path for item in metadata) == Counter(
         str(path) for path in folder.rglob("????.jpg")
     )
-    expected = vsepp.load().embed_images(item.path for item in metadata[::50])
+    expected = vsepp.load(SCENES).embed_images(item.path for item in metadata[::50])
     np.testing.assert_allclose(vectors[::50], expected, atol=2e-3)
 
 

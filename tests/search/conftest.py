@@ -5,12 +5,13 @@ import shutil
 import pytest
 
 import vsepp
+from tests.models import SCENES
 from vsepp.data.collections import open_data
 
 
 @pytest.fixture(scope="session")
 def embedder():
-    return vsepp.load()
+    return vsepp.load(SCENES)
 
 
 @pytest.fixture(scope="session")

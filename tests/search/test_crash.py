@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import vsepp
+from tests.models import SCENES
 from vsepp.search.photos import Photos
 from vsepp.search.sqlite_file import exists
 
@@ -22,7 +23,7 @@ import vsepp
 from vsepp.search import embedding
 
 embedding.BATCH = embedding.PIECE = 4  # many commits, many moments between them
-embedder = vsepp.load()
+embedder = vsepp.load(sys.argv[3])
 print("ready", flush=True)
 with vsepp.Collection.open_or_create(sys.argv[1], embedder) as collection:
     for report in collection.adding(sys.argv[2]):
@@ -31,7 +32,7 @@ with vsepp.Collection.open_or_create(sys.argv[1], embedder) as collection:
 
 
 def start(path, scenes):
-    words = [sys.executable, "-c", ADDING, str(path), str(scenes)]
+    words = [sys.executable, "-c", ADDING, str(path), str(scenes), str(SCENES)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     return process

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from tests.memory import peak_extra_megabytes
+from tests.models import SCENES
 from vsepp.data.pictures import View, open_picture
 from vsepp.errors import WorkFailed
 from vsepp.search.reading import MOST_BYTES, Read, read
@@ -64,7 +65,7 @@ def test_a_bomb_is_a_line_in_the_report_and_is_not_decoded(tmp_path):
     used = peak_extra_megabytes(
         f"""
         import vsepp
-        collection = vsepp.Collection.create({str(tmp_path / "photos.vse")!r}, vsepp.load())
+        collection = vsepp.Collection.create({str(tmp_path / "photos.vse")!r}, vsepp.load({str(SCENES)!r}))
         """,
         f"assert len(collection.add({str(tmp_path)!r}).broken) == 1",
     )

@@ -4,6 +4,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import vsepp
+from tests.models import SCENES
 from tests.serving import write_photos
 from vsepp.service.app import create_app
 
@@ -17,7 +18,7 @@ def photos(tmp_path_factory):
 def collection(photos, tmp_path_factory):
     """Shared by all tests: nothing is added or removed."""
     file = tmp_path_factory.mktemp("collection") / "photos.vse"
-    with vsepp.Collection.create(file, vsepp.load()) as collection:
+    with vsepp.Collection.create(file, vsepp.load(SCENES)) as collection:
         collection.add(photos)
         yield collection
 

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 import vsepp
+from tests.models import SCENES
 from tests.serving import NUM_PHOTOS, sideways
 from vsepp.search.photos import Embedded, Photo, Photos
 from vsepp.service.limits import DEEPEST, LONGEST_QUERY, MOST_HITS
@@ -94,7 +95,7 @@ def test_near_duplicates_are_folded(photos, client_of, tmp_path):
     twin = sorted((photos / "2020").iterdir())[0]
     for name in ("one.jpg", "two.jpg"):
         (tmp_path / name).write_bytes(twin.read_bytes())
-    with vsepp.Collection.create(tmp_path / "twins.vse", vsepp.load()) as twins:
+    with vsepp.Collection.create(tmp_path / "twins.vse", vsepp.load(SCENES)) as twins:
         twins.add(tmp_path)
         client = client_of(twins)
         assert len(hits(client, q="red", min_score=-9)) == 2
@@ -115,7 +116,7 @@ def test_a_photo_is_described_and_delivered_as_it_is(client, photos):
 def test_thumbnails_are_small_upright_and_may_be_kept(client_of, tmp_path):
     sideways(tmp_path / "turned.jpg")
     Image.new("RGB", (2000, 1000), "green").save(tmp_path / "wide.png")
-    with vsepp.Collection.create(tmp_path / "two.vse", vsepp.load()) as two:
+    with vsepp.Collection.create(tmp_path / "two.vse", vsepp.load(SCENES)) as two:
         two.add(tmp_path)
         client = client_of(two)
         by_name = {hit["name"]: hit for hit in hits(client)}
@@ -142,7 +143,7 @@ def test_a_name_that_is_no_utf8_is_shown_and_delivered(client_of, tmp_path):
         (tmp_path / name).write_bytes(png())
     except OSError:
         pytest.skip("this file system takes only names that are valid UTF-8")
-    with vsepp.Collection.create(tmp_path / "one.vse", vsepp.load()) as one:
+    with vsepp.Collection.create(tmp_path / "one.vse", vsepp.load(SCENES)) as one:
         one.add(tmp_path)
         client = client_of(one)
         (hit,) = hits(client)
@@ -157,7 +158,7 @@ def test_a_photo_that_is_gone_or_none_any_more_is_not_delivered(client_of, tmp_p
     folder.mkdir()
     for name in ("gone.png", "swapped.png", "piped.png"):
         (folder / name).write_bytes(png())
-    with vsepp.Collection.create(tmp_path / "three.vse", vsepp.load()) as three:
+    with vsepp.Collection.create(tmp_path / "three.vse", vsepp.load(SCENES)) as three:
         three.add(folder)
         for file in folder.iterdir():
             file.unlink()
@@ -222,7 +223,7 @@ def test_the_collection_introduces_itself(client, collection):
 
 def test_all_folders_count_however_many_photos_there_are(tmp_path, client_of):
     """The first folder holds the oldest photos, behind more than anybody can scroll to."""
-    model = vsepp.load()
+    model = vsepp.load(SCENES)
     made = Embedded(np.zeros(model.dim, dtype=np.float32), b"")
     with vsepp.Collection.create(tmp_path / "many.vse", model) as many:
         photos = Photos.open(many.path)

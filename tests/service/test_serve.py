@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import vsepp
+from tests.models import SCENES
 from tests.serving import NUM_PHOTOS, Served
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.service.serve import listening, serve
@@ -98,7 +99,7 @@ def test_requests_are_answered_while_another_process_adds(photos, tmp_path):
     folder.mkdir()
     files = sorted(photos.rglob("*.jpg"))
     os.link(files[0], folder / "first.jpg")
-    with vsepp.Collection.create(tmp_path / "growing.vse", vsepp.load()) as growing:
+    with vsepp.Collection.create(tmp_path / "growing.vse", vsepp.load(SCENES)) as growing:
         growing.add(folder)
         for number, file in enumerate(files):
             for copy in range(8):  # each with bytes of its own, so that each is embedded

@@ -87,7 +87,7 @@ def bases(word: str) -> Iterator[str]:
         if len(stem) < shortest or (stem.isascii() and VOWELS.isdisjoint(stem)):
             continue
         yield stem + before
-        is_doubled = stem[-1] == stem[-2] and stem[-1] not in NEVER_DOUBLED
+        is_doubled = len(stem) > SHORTEST and stem[-1] == stem[-2] not in NEVER_DOUBLED
         if is_doubled and before == "" and not ending.endswith("s"):
             yield stem[:-1]  # running, run
 
