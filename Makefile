@@ -5,7 +5,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # Several processes of one thread each are faster than one process of several threads.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test quick setup clean

@@ -15,6 +15,7 @@ from vsepp.experiments.run import run
 settings.register_profile("unhurried", deadline=None)  # machines are shared and noisy
 settings.load_profile("unhurried")
 
+SERVERS = ("milvus", "test_ray")  # in the names of the tests that need one
 SHARED = Path(__file__).parents[2] / "shared"
 TINY = (
     "batch_size=32",
@@ -23,6 +24,18 @@ TINY = (
     "phases.1.epochs=0",
     "phases.2.epochs=0",
 )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Tests that need the same server are run by one process, so that it is started once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByServer(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return next((name for name in SERVERS if name in nodeid), nodeid)
+
+    return ByServer(config, log)
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +70,7 @@ def photo_folder(tmp_path):
 
 @pytest.fixture(scope="session")
 def milvus_server(tmp_path_factory):
-    """One for all tests of a process; those who use it belong to the group `milvus`."""
+    """One for all tests of a process."""
     server = MilvusServer(tmp_path_factory.mktemp("milvus"))
     yield server
     server.stop()

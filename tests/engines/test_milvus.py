@@ -13,7 +13,7 @@ from tests.serving import Served, write_photos
 from vsepp.errors import Unavailable, WorkFailed, WrongRequest
 
 pytest.importorskip("pymilvus", reason="needs pymilvus: pip install 'vsepp[milvus]'")
-pytestmark = [pytest.mark.xdist_group("milvus"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from vsepp.errors import WrongRequest
 from vsepp.search.photos import Photos, exists
 
 pytest.importorskip("ray.data", reason="needs Ray: pip install 'vsepp[ray]'")
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 TOKEN = {
     "RAY_AUTH_MODE": "token",

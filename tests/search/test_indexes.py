@@ -42,11 +42,11 @@ ENGINES = [
     Engine("milvus", "milvus_lite", recall=1.0, tolerance=1e-5),
     Engine("milvus", "pymilvus", recall=1.0, tolerance=1e-5, server=True),
 ]
-GROUPS = {"milvus": [pytest.mark.xdist_group("milvus"), pytest.mark.slow]}  # one process starts one
+MARKS = {"milvus": pytest.mark.slow}
 
 
 @pytest.fixture(
-    params=[pytest.param(one, marks=GROUPS.get(one.name, ()), id=str(one)) for one in ENGINES]
+    params=[pytest.param(one, marks=MARKS.get(one.name, ()), id=str(one)) for one in ENGINES]
 )
 def engine(request):
     if find_spec(request.param.package) is None:

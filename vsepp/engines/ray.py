@@ -23,6 +23,7 @@ from vsepp.errors import Unavailable, WorkFailed, WrongRequest
 from vsepp.search.workers import Task
 
 HERE = ("local", "auto")
+TRIES = 2
 ASKED = {"workers": int, "cpus": int, "gpus": float}
 
 
@@ -61,20 +62,27 @@ def _connected(address: str) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    if address == "local":
-        quiet["include_dashboard"] = False
-    try:
-        ray.init(address if address in HERE else f"ray://{address}", **quiet)
-    except (ConnectionError, RayError, RuntimeError) as error:
-        raise Unavailable(
-            f"There is no Ray at ray://{address} ({_first_line(error)}). `ray start --head` starts one "
-            "there; ray://local starts one here."
-        ) from error
+    _connect(address)
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _connect(address: str) -> None:
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address == "local":
+        quiet["include_dashboard"] = False
+    for left in reversed(range(TRIES)):  # a busy head may take too long to make room for us
+        try:
+            ray.init(address if address in HERE else f"ray://{address}", **quiet)
+            return
+        except (ConnectionError, RayError, RuntimeError) as error:
+            if not left:
+                raise Unavailable(
+                    f"There is no Ray at ray://{address} ({_first_line(error)}). `ray start --head` "
+                    "starts one there; ray://local starts one here."
+                ) from error
 
 
 @contextmanager
