@@ -2,7 +2,7 @@
 
     python benchmarks/distributed.py      five minutes on two CPU cores that have nothing else to do
 
-The demo's VSE++ (the small net on pictures of 64 px, batch norms that learn) and the recipe `default`
+The demo's VSE++ (the small net on pictures of 64 px, batch norms that learn) and the recipe `scratch`
 (96 px, random crops) on scenes of the built-in world: the same batches, by one process and by two that share
 each of them, window by window in turns. Two processes also exchange vectors, moments of batch norms and
 gradients. Windows in which other programs used the cores are thrown away, as far as there are better ones.
@@ -31,7 +31,7 @@ from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.setup import set_up
 from vsepp.training.loop import Phase, Step, steps_and_epochs
 
-RECIPES, WORLD = ("demo-vse++", "default"), "shapes:1200"
+RECIPES, WORLD = ("demo-vse++", "scratch"), "shapes:1200"
 WINDOWS, STEPS, WARM_UP = 7, 10, 60  # in the second epoch most pictures are in memory
 QUIET, TRIES = 0.03, 60  # of all cores, what others may use; turns that are tried for such windows
 TOGETHER = (0, 1)  # the third process works alone

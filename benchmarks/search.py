@@ -3,7 +3,7 @@
     python benchmarks/search.py           about two minutes on two cores
 
 Compares `Collection.search` with what cannot be saved, in one run: the text tower and one product
-of the matrix with the query. Twice: with the model in the box (64 dimensions, where every detour
+of the matrix with the query. Twice: with the model in the box (128 dimensions, where every detour
 shows) and with the paper's sizes (1,024 dimensions, GRU 1024, random weights).
 """
 
@@ -27,10 +27,11 @@ QUERIES = ("a red circle above a blue square", "a small green ring", "star")
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        models = {"64": vsepp.load(), "1024": paper_sized(Path(folder) / "model")}
+        models = (vsepp.load(), paper_sized(Path(folder) / "model"))
         measured: dict[str, Any] = {"photos": PHOTOS, "n": ROUNDS, "searches_per_round": PER_ROUND}
-        for name, model in models.items():
-            measured[f"{name}_dimensions"] = measure(model, Path(folder) / f"{name}.vse")
+        measured["dimensions"] = {
+            str(model.dim): measure(model, Path(folder) / f"{model.dim}.vse") for model in models
+        }
     print(json.dumps(measured, indent=2))
     write_record(Path(__file__), measured)
 

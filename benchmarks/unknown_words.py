@@ -1,6 +1,6 @@
 """How often does a word that the model does not know get a sensible one in its place?
 
-    python benchmarks/unknown_words.py DATA       a minute on one core; DATA is Flickr8k
+    python benchmarks/unknown_words.py DATA [MODEL]       minutes on one core; DATA is Flickr8k
 
 What is sensible, the people say who described the same picture: where one of them wrote the unknown
 word, how often does another caption of that picture have the word that was taken for it? That is
@@ -10,6 +10,9 @@ repeats it), which no stand-in is expected to reach.
 Two kinds of unknown words: those that training captions have fewer than four times, as users would type
 them; and known words, a tenth at a time, taken away from the vocabulary. Beside the ways of
 `LikelyWords` stands the nearest word by letters, whatever it is.
+
+With a MODEL, a snapshot that was trained on DATA, its words are taken away, too, and test captions with
+such a word look for their picture: as they are, with the word unknown, and with another in its place.
 """
 
 import json
@@ -22,14 +25,20 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from records import write_record
 
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.collections import open_data
+from vsepp.data.features import features_of
 from vsepp.data.tokens import Vocabulary
+from vsepp.search.embedder import Embedder, load
 from vsepp.search.likely_words import ALIKE, NEARLY_THE_SAME, LikelyWords
 
 MIN_COUNT, PARTS, SHOWN = 4, 10, 60
+SEARCHED = 1_000  # captions
+NEVER_UNKNOWN = 500  # words, the most frequent ones
+NO_WORD = "qqqqq"
 
 Place = tuple[int, int]  # a picture and one of its captions
 
@@ -120,6 +129,51 @@ def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return means | {"agreement_spread": spread, "n": len(full)}
 
 
+def searched(model: Embedder, test: Sequence[CaptionedImage]) -> dict[str, Any]:
+    """R@1, 5 and 10 of test captions that lose a word, in three ways."""
+    known = model.vocabulary.words()[NEVER_UNKNOWN:]
+    random.Random(0).shuffle(known)
+    owners, *ways = zip(*_captions_that_lose_words(model, test, known), strict=True)
+    images = _images(model, test)
+    return {"captions": len(owners)} | {
+        name: _recalls(model.embed_texts(texts) @ images.T, np.array(owners))
+        for name, texts in zip(("known", "unknown", "taken for another"), ways, strict=True)
+    }
+
+
+def _captions_that_lose_words(
+    model: Embedder, test: Sequence[CaptionedImage], known: Sequence[str]
+) -> list[tuple[int, str, str, str]]:
+    """Whose caption it is; as it is, with words unknown, with others in their place."""
+    found = []
+    for part in range(PARTS):
+        gone = set(known[part::PARTS])
+        rest = LikelyWords([word for word in model.vocabulary.words() if word not in gone])
+        stand_ins = {word: other for word in gone if (other := rest.nearest(word))}
+        for owner, item in enumerate(test):
+            for caption in item.captions:
+                words = [word.lower() for word, _ in model.vocabulary.judged(caption)]
+                if not stand_ins.keys() & words:
+                    continue
+                without = " ".join(NO_WORD if w in stand_ins else w for w in words)
+                replaced = " ".join(stand_ins.get(word, word) for word in words)
+                found.append((owner, " ".join(words), without, replaced))
+    return random.Random(1).sample(found, min(SEARCHED, len(found)))
+
+
+def _images(model: Embedder, test: Sequence[CaptionedImage]) -> np.ndarray:
+    features = features_of(test)
+    if features is not None:
+        return model.embed_features(np.asarray(features, dtype=np.float32))
+    return model.embed_images(item.path for item in test)
+
+
+def _recalls(scores: np.ndarray, owners: np.ndarray) -> dict[str, float]:
+    own = scores[np.arange(len(owners)), owners]
+    ranks = (scores >= own[:, None]).sum(axis=1)
+    return {f"r{k}": round(100 * float((ranks <= k).mean()), 1) for k in (1, 5, 10)}
+
+
 def microseconds(work: Callable[[str], object], words: Iterable[str]) -> float:
     words = list(words)
     started = time.perf_counter()
@@ -129,7 +183,7 @@ def microseconds(work: Callable[[str], object], words: Iterable[str]) -> float:
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     data = open_data(sys.argv[1])
     train = data.split("train")
@@ -151,6 +205,8 @@ def main() -> None:
         "microseconds_a_word": microseconds(likely.nearest, unknown[:500]),
         "a_random_sample": random.Random(1).sample(pairs, SHOWN),
     }
+    if len(sys.argv) == 3:
+        measured["searched"] = searched(load(sys.argv[2]), data.split("test"))
     print(json.dumps(measured, indent=2))
     write_record(Path(__file__), measured)
 

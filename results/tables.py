@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+NETS = {"small": "a small net at 64 pixels", "lite0": "EfficientNet-Lite0 at 224"}
 COLUMNS = ("r1", "r5", "r10", "median_rank")
 HEAD = (
     "| {} | caption R@1 | R@5 | R@10 | Med r | image R@1 | R@5 | R@10 | Med r | rsum |\n|---|"
@@ -43,6 +44,8 @@ def flickr8k_table() -> str:
     ):
         runs = json.loads((ROOT / "results" / f"{recipe}.json").read_text())["runs"]
         lines.append(row(name, list(runs.values())))
+    box = json.loads((ROOT / "results" / "f8k-best.json").read_text())["runs"]
+    lines.append(row("VSE++, the model in the box", [box["128 dimensions, half precision"]]))
     return "\n".join(lines)
 
 
@@ -121,6 +124,22 @@ def whole_run_table() -> str:
     return "\n".join(lines)
 
 
+def pictures_table() -> str:
+    measured = latest("train_pictures-gpu")
+    lines = [
+        "| ResNet152, RC, batch 128 | frozen, pictures/s | fine-tuned, pictures/s |\n|---|---:|---:|"
+    ]
+    for suffix, words in (
+        ("_net_alone", "the net alone, forward or forward and backward"),
+        ("", "`training.fast`, pictures on the GPU"),
+        ("_obvious", "DataLoader with 16 workers, eager single precision"),
+    ):
+        cells = (spread(measured[f"{way}{suffix}_per_second"]) for way in ("frozen", "finetuned"))
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    ratios = (spread(measured[f"{way}_to_net_alone"], 2) for way in ("frozen", "finetuned"))
+    return "\n".join([*lines, f"| ours to the net alone | {' | '.join(ratios)} |"])
+
+
 def order_table() -> str:
     order, cpu = latest("order-gpu"), latest("order")
     rows = {
@@ -175,6 +194,37 @@ def large_batch_table() -> str:
     return "\n".join(lines)
 
 
+def search_table() -> str:
+    """What searching and indexing take, beside what cannot be saved."""
+    search, index = latest("search"), latest("index")
+    lines = ["| work | beside what cannot be saved |\n|---|---:|"]
+    for dim, found in search["dimensions"].items():
+        for way, words in (("search", ""), ("search_in_a_folder", ", in a folder")):
+            name = f"a search among {search['photos']:,} photos, {int(dim):,} dimensions{words}"
+            ratio = spread(found[f"{way}_to_tower_and_product"], 2)
+            lines.append(f"| {name} | {ratio} times the time |")
+    for label, words in NETS.items():
+        name = f"indexing {index['photos']:,} photos of 640 x 480, {words}"
+        ratio = spread(index[label]["the_same_in_processor_time"], 2)
+        lines.append(f"| {name} | {ratio} times the speed |")
+    return "\n".join(lines)
+
+
+def indexing_table() -> str:
+    index = latest("index")
+    lines = [
+        "| net | speed by the clock on the wall | memory after 1,000 photos | after 5,000 | slope per 1,000 |\n"
+        "|---|---:|---:|---:|---:|"
+    ]
+    for label, words in NETS.items():
+        found = index[label]
+        memory = found["memory_megabytes"]
+        slope = found["memory_slope_megabytes_per_1000_photos"]
+        ratio = spread(found["speed_to_decode_plus_net"], 2)
+        lines.append(f"| {words} | {ratio} | {memory['after_1000']:,.0f} MB | {memory['after_all']:,.0f} MB | {slope or 0:.2f} MB |")  # fmt: skip
+    return "\n".join(lines)
+
+
 def shared_training_table() -> str:
     if not records_of("distributed"):
         return "Not measured yet: `python benchmarks/distributed.py`, on two cores with nothing else to do."
@@ -183,7 +233,7 @@ def shared_training_table() -> str:
         "| recipe | pairs of a batch | one process, ms a step | two processes | times as fast | "
         "others' share of the cores |\n|---|" + 5 * "---:|"
     ]
-    for recipe in ("demo-vse++", "default"):
+    for recipe in ("demo-vse++", "scratch"):
         row = measured[recipe]
         times = (spread(row[name]) for name in ("one_process_ms", "two_processes_ms"))
         cells = (*times, spread(row["times_as_fast"], 2), spread(row["others"], 2))
@@ -221,14 +271,18 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
         "flickr8k": flickr8k_table,
         "ranking": ranking_table,
         "speed": speed_table,
+        "search": search_table,
     },
     "docs/performance.md": {
         "training": training_table,
         "whole run": whole_run_table,
+        "pictures": pictures_table,
         "order": order_table,
         "order step": order_step_table,
         "evaluation": evaluation_table,
         "large batch": large_batch_table,
+        "search": search_table,
+        "indexing": indexing_table,
     },
     "docs/scale.md": {
         "two processes": shared_training_table,

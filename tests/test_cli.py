@@ -54,7 +54,7 @@ def test_looking_at_data_needs_no_torch(photo_folder):
 def test_ones_own_folder_from_pictures_to_vectors(photo_folder, tmp_path):
     into = tmp_path / "model"
     quick = ["--set", "phases.0.epochs=1", *SETS]
-    trained = vsepp("train", "default", "--data", photo_folder, "--into", into, *quick)
+    trained = vsepp("train", "scratch", "--data", photo_folder, "--into", into, *quick)
     assert "rsum" in trained.stderr
     assert trained.stdout == ""
     measured = vsepp("evaluate", into, "--data", photo_folder, "--json")
@@ -195,7 +195,7 @@ def test_data_says_what_it_sees(photo_folder):
     assert "Ready to train: default" in said
     seen = json.loads(vsepp("data", "shapes:64", "--json").stdout)
     assert seen["splits"]["train"] == {"images": 48, "captions": 240}
-    assert seen["missing"]["default"] == []
+    assert seen["missing"]["scratch"] == []
     assert "vsepp precompute" in seen["missing"]["features"][0]
 
 
@@ -216,7 +216,7 @@ def test_data_names_what_cannot_be_used_and_what_is_missing(photo_folder):
 def test_what_is_left_out_of_a_training_is_counted(photo_folder, tmp_path):
     broken = sorted(photo_folder.glob("*.jpg"))[0]
     broken.write_bytes(broken.read_bytes()[:-200])
-    arguments = ["train", "default", "--data", photo_folder, "--into", tmp_path / "run", *SETS]
+    arguments = ["train", "scratch", "--data", photo_folder, "--into", tmp_path / "run", *SETS]
     arguments += ["--set", "phases.0.epochs=1"]
     stopped = vsepp(*arguments, code=2).stderr
     assert f"{broken}: cannot be read as a picture" in stopped
@@ -233,12 +233,12 @@ def test_what_is_left_out_of_a_training_is_counted(photo_folder, tmp_path):
         (["data", "/nowhere"], "There is nothing at /nowhere"),
         (["train", "nothing", "--data", "shapes:64", "--into", "x"], "There is no recipe"),
         (
-            ["train", "default", "--data", "shapes:64", "--into", "x", "--set", "a=1"],
+            ["train", "scratch", "--data", "shapes:64", "--into", "x", "--set", "a=1"],
             "Unknown key a",
         ),
         (["evaluate", ".", "--data", "shapes:64"], "not a snapshot"),
         (["embed", ".", "--into", "x.npy"], "either --images DIR or --captions FILE"),
-        (["train", "default"], "Missing option"),
+        (["train", "scratch"], "Missing option"),
         (["train", "1.14", "--data", "shapes:64", "--into", "x"], "Take vsepp reproduce 1.14"),
         (["reproduce", "9.9", "--data", "shapes:64"], "There is no recipe '9.9'"),
         (["figures", "curves", ".", "--into", "x"], "has no metrics.jsonl"),
@@ -285,7 +285,7 @@ def test_flickr8k_from_shards_to_recall(flickr8k, tmp_path):
         "model.size=48",
     ]
     keys += ["--set", "model.resize=56"]
-    vsepp("train", "default", "--data", tmp_path, "--into", tmp_path / "run", *keys)
+    vsepp("train", "scratch", "--data", tmp_path, "--into", tmp_path / "run", *keys)
     result = json.loads(
         vsepp("evaluate", tmp_path / "run", "--data", tmp_path, "--protocol", "1k", "--json").stdout
     )

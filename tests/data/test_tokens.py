@@ -122,3 +122,14 @@ def test_unknown_words_of_a_vocabulary_with_rules_of_its_own():
     released = Vocabulary.of_ids(ids, next(iter(CUTTERS)))
     assert released.unknown_words("A dog doesn't fly, a dog.") == ["fly"]
     assert released.judged("a cat") == [("a", True), ("cat", False)]
+
+
+def test_new_words_come_behind_those_that_are_known(tmp_path):
+    before = Vocabulary.learn(["a dog runs", "a dog"])
+    after = before.extended(["a cat runs", "a cat", "one fox"], min_count=2)
+    assert after.words() == [*before.words(), "cat"]
+    assert after.encode(["a dog"]) == before.encode(["a dog"])
+    assert after.unknown_words("a fox and a cat") == ["fox", "and"]
+    after.save(tmp_path / "tokenizer.json")
+    assert Vocabulary.load(tmp_path / "tokenizer.json").encode(["cat"]) == after.encode(["cat"])
+    assert before.extended(["a dog"]) is before

@@ -12,6 +12,7 @@ from tests.models import SCENES
 from vsepp.encoders.caption import BagOfWords, CaptionEncoder
 from vsepp.encoders.export import SMALL, export_captions
 from vsepp.encoders.snapshot import Snapshot
+from vsepp.search.embedder import IN_THE_BOX
 
 NUM_WORDS, DIM, WORD_DIM = 60, 48, 20
 
@@ -74,3 +75,16 @@ def test_a_snapshot_of_an_older_version_is_read_and_written_again(tmp_path):
     assert (snapshot.architecture.bidirectional, snapshot.architecture.pooling) == (False, "last")
     export_captions(snapshot.model.caption_encoder, folder / "model.safetensors")
     np.testing.assert_allclose(vsepp.load(folder).embed_texts(texts), before, atol=1e-6)
+
+
+def test_onnxruntime_fuses_convolutions_with_their_batch_norms(snapshot_folder, tmp_path):
+    """It does so only where all their numbers are plain constants; a net is three times as fast then."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    for graph in (snapshot_folder / "image.onnx", IN_THE_BOX / "image.onnx"):
+        written = {node.op_type for node in onnx.load(graph, load_external_data=False).graph.node}
+        options.optimized_model_filepath = str(tmp_path / "fused.onnx")
+        onnxruntime.InferenceSession(str(graph), options)
+        fused = onnx.load(tmp_path / "fused.onnx", load_external_data=False).graph.node
+        assert "BatchNormalization" in written
+        assert "BatchNormalization" not in {node.op_type for node in fused}

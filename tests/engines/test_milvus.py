@@ -108,12 +108,12 @@ def test_only_what_is_new_or_changed_is_embedded(collection, photos, tmp_path):
     assert len(collection) == 151
 
 
-def test_it_is_opened_with_its_own_model_only(collection, snapshot_folder):
+def test_it_is_opened_with_its_own_model_only(collection):
     with vsepp.Collection.open(collection.name) as again:
         assert len(again) == len(collection)
         assert again.embedder.dim == collection.embedder.dim
     with pytest.raises(WrongRequest, match="another model"):
-        vsepp.Collection.open(collection.name, vsepp.load(snapshot_folder))
+        vsepp.Collection.open(collection.name, vsepp.load())
     with pytest.raises(WrongRequest, match="exists already"):
         vsepp.Collection.create(collection.name, vsepp.load(SCENES))
 

@@ -6,8 +6,8 @@ from vsepp.experiments.recipe import RECIPES, Recipe
 
 def test_a_recipe_by_name_with_changes():
     changes = ["loss.margin=0.1", "phases.1.epochs=7", "model.backbone=resnet18", "batch_size=32"]
-    recipe = Recipe.load("default", [*changes, "data.train=['train', 'restval']"])
-    assert recipe.name == "default"
+    recipe = Recipe.load("scratch", [*changes, "data.train=['train', 'restval']"])
+    assert recipe.name == "scratch"
     assert recipe.loss.margin == 0.1
     assert recipe.phases[1].epochs == 7
     assert recipe.model.backbone == "resnet18"
@@ -53,13 +53,13 @@ def test_a_recipe_from_a_file(tmp_path):
 )
 def test_a_wrong_change_is_explained(change, message):
     with pytest.raises(WrongRequest, match=message):
-        Recipe.load("default", [change])
+        Recipe.load("scratch", [change])
 
 
 def test_a_bag_of_words_has_no_order_to_read():
     for change in ("model.pooling=max", "model.bidirectional=true"):
         with pytest.raises(WrongRequest, match=r"set model\.caption_encoder=gru"):
-            Recipe.load("default", ["model.caption_encoder=bag", change])
+            Recipe.load("scratch", ["model.caption_encoder=bag", change])
 
 
 def test_wrong_files_are_explained(tmp_path):

@@ -39,6 +39,18 @@ class Vocabulary:
         ordered = sorted(known, key=lambda word: (-counts[word], word))
         return cls(_tokenizer({word: number for number, word in enumerate((*SPECIALS, *ordered))}))
 
+    def extended(self, captions: Iterable[str], min_count: int = 1) -> "Vocabulary":
+        """The same words under the same numbers, and behind them those that are new.
+
+        A vocabulary that was made elsewhere stays as it is: its words are cut by other rules.
+        """
+        ids: dict[str, int] = self.tokenizer.get_vocab()
+        words = Vocabulary.learn(captions, min_count).words() if self.cutter is None else []
+        new = [word for word in words if word not in ids]
+        if not new:
+            return self
+        return Vocabulary(_tokenizer(ids | {w: len(ids) + n for n, w in enumerate(new)}))
+
     @classmethod
     def of_ids(cls, ids: dict[str, int], cutter: str) -> "Vocabulary":
         """A vocabulary that was made elsewhere, whose words are cut by the rules of `cutter`."""

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
+from onnxscript.optimizer import fold_constants, remove_unused_nodes
 
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.caption import BagOfWords, CaptionEncoder
@@ -44,6 +45,10 @@ def export_images(encoder: ImageEncoder, plan: Architecture, weights: Path) -> N
         )
     encoder.to(device).train(was_training)
     assert program is not None  # export() returns None only in its older form
+    # Constants that are computed in the graph (a bias of zeros, the ends of a clip) would keep onnxruntime
+    # from fusing convolutions with what follows them: EfficientNet-Lite0 took three times as long.
+    fold_constants(program.model)
+    remove_unused_nodes(program.model)
     _save(program.model_proto, weights, "image.onnx")
 
 

@@ -25,8 +25,8 @@ def begin_with(file: str, words: nn.Embedding, vocabulary: Vocabulary) -> None:
         )
     vectors = torch.from_numpy(np.stack(list(found.values())))
     # A file's vectors have any length (spaCy's 48 on average, for Flickr8k's words; random ones 1). Long
-    # ones would drive a fresh GRU's gates to their ends, and dwarf the words that stay random. So all
-    # are scaled by one number to the length of random ones; how long one is beside another stays.
+    # ones dwarf the words that stay random, and learned less (benchmarks/LOG.md). So all are scaled by
+    # one number to the length of random ones; how long one is beside another stays.
     vectors *= _typical_length(words.weight) / _typical_length(vectors)
     ids = torch.tensor([vocabulary.tokenizer.token_to_id(word) for word in found])
     words.weight[ids] = vectors

@@ -18,6 +18,7 @@ from vsepp.experiments.fidelity import follow_the_text
 from vsepp.experiments.keys import apply, read_keys
 
 RECIPES = Path(__file__).parent / "recipes"
+BOX = "the box"  # start_from: the model that ships with the package
 ROW = re.compile(r"\d+\.\d+")
 
 
@@ -91,7 +92,9 @@ class Recipe:
     phases: tuple[PhaseKeys, ...] = ()
     name: str = ""
     title: str = ""  # model and training set, as the paper calls them
-    start_from: str = ""  # a snapshot, or the row whose model is trained further
+    start_from: str = (
+        ""  # a snapshot, the row or recipe whose model is trained further, or "the box"
+    )
     model_of: str = ""  # the row whose model is only measured again
     data: DataKeys = field(default_factory=DataKeys)
     model: ModelKeys = field(default_factory=ModelKeys)

@@ -15,7 +15,7 @@ from vsepp.experiments.comparison import Report, Reproduced
 from vsepp.experiments.keeper import STATE
 from vsepp.experiments.measure import measure_on
 from vsepp.experiments.opening import open_checked
-from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.recipe import BOX, Recipe
 from vsepp.experiments.run import run
 from vsepp.experiments.tables import table_of
 
@@ -78,7 +78,7 @@ def _trained(
     if join().as_first(lambda: (folder / CONFIG).is_file() and not (folder / STATE).is_file()):
         _check_that_it_is_the_same(folder, recipe)
         return folder
-    if recipe.start_from and not (Path(recipe.start_from) / CONFIG).is_file():
+    if recipe.start_from not in ("", BOX) and not (Path(recipe.start_from) / CONFIG).is_file():
         base = _trained(Recipe.load(recipe.start_from, others), data, into, others, seed)
         recipe = replace(recipe, start_from=str(base))
     return run(recipe, data, folder, resume=True).folder

@@ -22,7 +22,10 @@ from vsepp.experiments.fitting import (
     has_features,
     length_of_features,
 )
-from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.recipe import BOX, Recipe
+from vsepp.search.embedder import IN_THE_BOX
+
+WORDS = "caption_encoder.words.weight"
 
 
 @dataclass(frozen=True)
@@ -80,20 +83,36 @@ def _fresh_or_further(
         if keys.word_vectors:
             begin_with(keys.word_vectors, model.caption_encoder.words, vocabulary)
         return vocabulary, architecture, model
-    before = _snapshot_to_start_from(recipe)
-    architecture = architecture_of(recipe, data, len(before.vocabulary))
+    return _further(recipe, data, items, _snapshot_to_start_from(recipe))
+
+
+def _further(
+    recipe: Recipe, data: CaptionedImages, items: list[CaptionedImage], before: Snapshot
+) -> tuple[Vocabulary, Architecture, JointEmbedding]:
+    """The model that was trained before; words that it has not met begin at random."""
+    keys = recipe.model
+    captions = (caption for item in items for caption in item.captions)
+    vocabulary = before.vocabulary.extended(captions, recipe.data.min_count)
+    architecture = architecture_of(recipe, data, len(vocabulary))
     model = JointEmbedding.build(architecture, "none", keys.finetune, keys.fixed_statistics)
+    weights = before.model.state_dict()
+    weights[WORDS] = _with_new_words(weights[WORDS], len(vocabulary))
     try:
-        model.load_state_dict(before.model.state_dict())
+        model.load_state_dict(weights)
     except RuntimeError as error:
         raise WrongRequest(
             f"{recipe.start_from} is a model of other parts than {recipe.name} trains: {error}"
         ) from error
-    return before.vocabulary, architecture, model
+    return vocabulary, architecture, model
+
+
+def _with_new_words(known: torch.Tensor, number: int) -> torch.Tensor:
+    # known (W, E) -> (number, E); new ones are as large as the others
+    return torch.cat([known, known.std() * torch.randn(number - len(known), known.shape[1])])
 
 
 def _snapshot_to_start_from(recipe: Recipe) -> Snapshot:
-    folder = Path(recipe.start_from).expanduser()
+    folder = IN_THE_BOX if recipe.start_from == BOX else Path(recipe.start_from).expanduser()
     if not (folder / CONFIG).is_file():
         raise WrongRequest(
             f"{recipe.name} starts from the model {recipe.start_from}, which is no snapshot here. "

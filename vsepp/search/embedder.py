@@ -43,7 +43,8 @@ class Embedder:
                 "or was told to make none (graphs=false). Snapshot.load(folder).save(folder) adds them."
             )
         self.vocabulary = Vocabulary.load(self.folder / "tokenizer.json")
-        self._image, self._caption = map(_session, graphs)
+        self._image = _session(graphs[0], spinning=False)
+        self._caption = _session(graphs[1])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A model travels with its files: whoever gets it needs none of them."""
@@ -102,12 +103,13 @@ class Embedder:
         return vectors
 
 
-def _session(graph: Path) -> onnxruntime.InferenceSession:
+def _session(graph: Path, spinning: bool = True) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
-    # Its threads would wait for work by turning in circles, on cores that decode the next photos.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # What other libraries go by, and what Ray sets for each of its workers; 0: all cores.
     options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
+    if not spinning:
+        # Threads would wait for work by turning in circles, on cores that decode the next photos.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     there = onnxruntime.get_available_providers()
     chosen = [name for name in DEVICES if name in there]
     return onnxruntime.InferenceSession(str(graph), options, providers=chosen)

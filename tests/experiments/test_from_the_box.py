@@ -1,0 +1,28 @@
+"""One's own pictures, from the model in the box."""
+
+import pytest
+import torch
+
+import vsepp
+from vsepp.encoders.snapshot import Snapshot
+from vsepp.experiments.measure import measure_on
+from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.run import run
+from vsepp.search.embedder import IN_THE_BOX
+
+pytestmark = pytest.mark.slow
+
+
+def test_it_learns_new_words_and_keeps_the_old_ones(world, tmp_path):
+    once = ["phases.0.epochs=2", "phases.1.epochs=0", "averaging=0"]
+    best = run(Recipe.load("default", once), world, tmp_path / "mine")
+    box, mine = Snapshot.load(IN_THE_BOX), Snapshot.load(best.folder)
+    old, new = box.vocabulary.words(), mine.vocabulary.words()
+    assert new[: len(old)] == old
+    assert {"dotted", "ring"} <= set(new)
+    assert "dotted" not in old
+    nets = (s.model.image_encoder.backbone.state_dict().values() for s in (box, mine))
+    assert all(torch.equal(a, b) for a, b in zip(*nets, strict=True))  # it is frozen
+    embedder = vsepp.load(best.folder)
+    assert embedder.embed_texts(["a dotted ring beside a dog"]).shape == (1, 128)
+    assert best.validation.rsum > 1.2 * measure_on(box, world, "val").rsum
