@@ -47,7 +47,7 @@ def measure(dim: int) -> dict[str, Any]:
         file.close()
         result["file"]["bytes_per_photo"] = round(size(Path(name)) / PHOTOS)
         (Path(name) / "server").mkdir()
-        server = MilvusServer(Path(name) / "server")
+        server = MilvusServer(Path(name) / "server", seconds_to_forget=120)
         try:
             result["milvus"] = on_server(server, model)
         finally:

@@ -24,11 +24,12 @@ HOW_TO_GET_IT = (
 class MilvusServer:
     """Can be killed, and started again with what it has stored."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, seconds_to_forget=15):
         if not COMMAND.exists():
             pytest.skip(HOW_TO_GET_IT)
         pytest.importorskip("pymilvus", reason="needs pymilvus: pip install 'vsepp[milvus]'")
         self.folder = folder
+        self._seconds_to_forget = seconds_to_forget  # a server that was killed; a busy one, too
         self.port = free_port()
         self.start()
 
@@ -82,7 +83,7 @@ class MilvusServer:
         data = self.folder / "data"
         return {
             "ETCD_CONFIG_PATH": str(file),
-            "COMMON_SESSION_TTL": "5",  # seconds until it forgets the one that was killed
+            "COMMON_SESSION_TTL": str(self._seconds_to_forget),
             "DEPLOY_MODE": "STANDALONE",
             "METRICS_PORT": str(free_port()),
             "MILVUS_RUN_DIR": str(data / "run"),
