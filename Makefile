@@ -35,7 +35,7 @@ setup: .venv/.everything-is-ready
 	@touch $@
 
 .venv/.everything-is-ready: pyproject.toml | .venv/.exists
-	$(PIP) --editable ".[train,usearch,dev]"
+	$(PIP) --editable ".[train,usearch,milvus,ray,remote,dev]"
 	@touch $@ .venv/.train-is-ready
 
 .venv/.exists:
@@ -45,4 +45,4 @@ setup: .venv/.everything-is-ready
 	@touch $@
 
 clean:
-	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache runs
+	rm -rf .venv .venv-milvus build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache runs

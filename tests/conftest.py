@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.milvus import MilvusServer
 from vsepp.data.collections import open_data
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
@@ -14,6 +15,7 @@ from vsepp.experiments.run import run
 settings.register_profile("unhurried", deadline=None)  # machines are shared and noisy
 settings.load_profile("unhurried")
 
+SERVERS = ("milvus", "test_ray")  # in the names of the tests that need one
 SHARED = Path(__file__).parents[2] / "shared"
 TINY = (
     "batch_size=32",
@@ -22,6 +24,18 @@ TINY = (
     "phases.1.epochs=0",
     "phases.2.epochs=0",
 )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Tests that need the same server are run by one process, so that it is started once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByServer(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return next((name for name in SERVERS if name in nodeid), nodeid)
+
+    return ByServer(config, log)
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +66,14 @@ def photo_folder(tmp_path):
         lines += [f'{name},"{caption}"' for caption in item.captions[:2]]
     (tmp_path / "captions.csv").write_text("\n".join(lines) + "\n")
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def milvus_server(tmp_path_factory):
+    """One for all tests of a process."""
+    server = MilvusServer(tmp_path_factory.mktemp("milvus"))
+    yield server
+    server.stop()
 
 
 @pytest.fixture(scope="session")

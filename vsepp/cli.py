@@ -41,6 +41,13 @@ IntoFolder = Annotated[Path, typer.Option(help="Where the PNG and the HTML page 
 Model = Annotated[
     Path | None, typer.Option(help="A snapshot's folder; default: the collection's own model.")
 ]
+Place = Annotated[
+    str, typer.Argument(metavar="COLLECTION", help="What vsepp index made: a file or a URL.")
+]
+IndexUrl = Annotated[
+    str | None,
+    typer.Option("--index", metavar="URL", help="Another index for a file: exact:, usearch:FILE."),
+]
 QUERY_LANGUAGE = (
     "Words; -word leaves it out; in:FOLDER, after:2020-05, before:2021 filter by place and time."
 )
@@ -272,27 +279,37 @@ def embed(
 
 @verb
 def index(
-    photos: Annotated[Path, typer.Argument(exists=True, help="A folder of photos.")],
-    into: Annotated[Path, typer.Option(help="The collection, one file; made if it is not there.")],
+    photos: Annotated[
+        str, typer.Argument(help="A folder of photos, or of tar or parquet shards; s3://... too.")
+    ],
+    into: Annotated[
+        str, typer.Option(help="The collection: a file, or milvus://HOST/NAME; made if not there.")
+    ],
     model: Model = None,
     prune: Annotated[bool, typer.Option("--prune", help="Drop photos that are gone.")] = False,
+    on: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where to embed: ray://local, ray://HEAD:10001."),
+    ] = None,
 ) -> None:
-    """Make a photo folder searchable; called again, it adds what is new or changed."""
+    """Make photos searchable; called again, it adds what is new or changed."""
     from vsepp.search.collection import Collection
     from vsepp.search.embedder import load
+    from vsepp.search.places import address, check_that_it_is_there
     from vsepp.search.progress import watched
 
+    check_that_it_is_there(photos)
     warnings.simplefilter("ignore")  # Pillow's, about odd files: what matters is in the report
     with Collection.open_or_create(into, load(model) if model else None) as collection:
-        report = watched(collection.adding(photos, prune))
+        report = watched(collection.adding(photos, prune, on))
         _say(f"{len(collection):,} photos in {into}: {report}.")
     for broken in report.broken:
-        _say(f"broken: {broken.path}: {broken.reason}")
+        _say(f"broken: {address(broken.path)}: {broken.reason}")
 
 
 @verb
 def search(
-    collection: Annotated[Path, typer.Argument(help="A file that vsepp index made.")],
+    collection: Place,
     text: Annotated[str | None, typer.Argument(help=QUERY_LANGUAGE)] = None,
     image: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="Photos like this one.")
@@ -306,6 +323,7 @@ def search(
     ] = None,
     fold: Annotated[bool, typer.Option("--fold", help="Show near-duplicates once.")] = False,
     model: Model = None,
+    index: IndexUrl = None,
     as_json: Json = False,
     show: Annotated[bool, typer.Option("--open", help="Show the hits in the browser.")] = False,
 ) -> None:
@@ -314,7 +332,7 @@ def search(
     from vsepp.search.contact_sheet import show as show_page
     from vsepp.search.embedder import load
 
-    with Collection.open(collection, load(model) if model else None) as photos:
+    with Collection.open(collection, load(model) if model else None, index) as photos:
         if captions is not None:
             found = photos.captions(image, captions, k)
         else:
@@ -332,7 +350,7 @@ def search(
 
 @verb
 def serve(
-    collection: Annotated[Path, typer.Argument(help="A file that vsepp index made.")],
+    collection: Place,
     host: Annotated[
         str, typer.Option(help="0.0.0.0 lets other machines in; they need the token.")
     ] = "127.0.0.1",
@@ -351,24 +369,27 @@ def serve(
         ),
     ] = None,
     model: Model = None,
+    index: IndexUrl = None,
 ) -> None:
     """Search a collection in the browser, and over REST, until Ctrl-C."""
-    _serve(collection, host, port, token, sys.stdout.isatty() if show is None else show, model)
+    show = sys.stdout.isatty() if show is None else show
+    _serve(collection, host, port, token, show, model, index)
 
 
 def _serve(
-    collection: Path,
+    collection: Path | str,
     host: str = "127.0.0.1",
     port: int = 8000,
     token: str | None = None,
     show: bool = True,
     model: Path | None = None,
+    index: str | None = None,
 ) -> None:
     from vsepp.search.collection import Collection
     from vsepp.search.embedder import load
     from vsepp.service.serve import serve
 
-    with Collection.open(collection, load(model) if model else None) as photos:
+    with Collection.open(collection, load(model) if model else None, index) as photos:
         serve(photos, host, port, token, show)
 
 

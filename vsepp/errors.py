@@ -7,3 +7,7 @@ class WrongRequest(ValueError):
 
 class WorkFailed(RuntimeError):
     """The request was fine, the work could not be finished (exit code 1)."""
+
+
+class Unavailable(WorkFailed):
+    """Somebody whom the work needs does not answer; later they may (exit code 1, or 503)."""

@@ -14,8 +14,8 @@ from PIL import Image
 
 import vsepp
 from vsepp.errors import WrongRequest
-from vsepp.search.adding import _is_gone
 from vsepp.search.photos import Photos
+from vsepp.search.places import is_gone
 
 
 class Counting(vsepp.Embedder):
@@ -136,10 +136,10 @@ def test_an_empty_folder_prunes_nothing(photos, scenes):
 
 
 def test_what_cannot_be_looked_at_is_not_gone(tmp_path):
-    assert _is_gone(str(tmp_path / "nothing.jpg"))
-    assert _is_gone(str(tmp_path / "nowhere" / "nothing.jpg"))
-    assert not _is_gone(str(tmp_path / ("x" * 300)))  # an error, not an answer
-    assert not _is_gone(str(tmp_path))
+    assert is_gone(str(tmp_path / "nothing.jpg"))
+    assert is_gone(str(tmp_path / "nowhere" / "nothing.jpg"))
+    assert not is_gone(str(tmp_path / ("x" * 300)))  # an error, not an answer
+    assert not is_gone(str(tmp_path))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")

@@ -20,9 +20,9 @@ pytestmark = pytest.mark.slow
 ADDING = """
 import sys
 import vsepp
-from vsepp.search import adding
+from vsepp.search import embedding
 
-adding.BATCH = 4  # many commits, many moments between them
+embedding.BATCH = embedding.PIECE = 4  # many commits, many moments between them
 embedder = vsepp.load(sys.argv[3])
 print("ready", flush=True)
 with vsepp.Collection.open_or_create(sys.argv[1], embedder) as collection:

@@ -5,6 +5,7 @@ A further engine joins by a line in ENGINES. What it may not find is said by its
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Barrier
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.milvus import emptied
 from vsepp.errors import WrongRequest
 from vsepp.search import plugins
 from vsepp.search.index import ExactIndex
@@ -28,15 +30,24 @@ class Engine:
     package: str
     recall: float  # of the ten best among thousands
     tolerance: float  # of a score
+    server: bool = False
+
+    def __str__(self):
+        return f"{self.name}-server" if self.server else self.name
 
 
 ENGINES = [
     Engine("exact", "numpy", recall=1.0, tolerance=1e-6),
     Engine("usearch", "usearch", recall=0.97, tolerance=1e-2),
+    Engine("milvus", "milvus_lite", recall=1.0, tolerance=1e-5),
+    Engine("milvus", "pymilvus", recall=1.0, tolerance=1e-5, server=True),
 ]
+MARKS = {"milvus": pytest.mark.slow}
 
 
-@pytest.fixture(params=ENGINES, ids=lambda engine: engine.name)
+@pytest.fixture(
+    params=[pytest.param(one, marks=MARKS.get(one.name, ()), id=str(one)) for one in ENGINES]
+)
 def engine(request):
     if find_spec(request.param.package) is None:
         pytest.skip(f"needs {request.param.package}: pip install 'vsepp[{request.param.name}]'")
@@ -46,10 +57,30 @@ def engine(request):
 
 
 @pytest.fixture
-def opened(engine, tmp_path):
+def opened(engine, request, tmp_path):
     """A function that makes an empty index."""
+    if engine.name == "milvus":
+        return request.getfixturevalue("milvus_indexes")[engine.server]
     places = iter(range(1_000_000))
     return lambda dim=DIM: plugins.open_index(f"{engine.name}:{tmp_path}/{next(places)}", dim)
+
+
+@pytest.fixture(scope="session")
+def milvus_indexes(request, tmp_path_factory):
+    """Of Milvus Lite and of a server: one index for each length of vectors, emptied before use."""
+    made = {}
+
+    def opened(is_server, dim=DIM):
+        if (is_server, dim) not in made:
+            folder = tmp_path_factory.mktemp("lite")
+            server = request.getfixturevalue("milvus_server") if is_server else None
+            url = server.url(f"index_{dim}") if server else f"milvus:{folder}/{dim}_index.db"
+            made[is_server, dim] = plugins.open_index(url, dim)
+        return emptied(made[is_server, dim])
+
+    yield {is_server: partial(opened, is_server) for is_server in (False, True)}
+    for index in made.values():
+        index.connection.close()
 
 
 def vectors(count, dim=DIM, seed=0):
@@ -178,9 +209,10 @@ def test_a_wide_filter_over_many_still_finds_the_best(opened, engine, monkeypatc
     assert len(hits) == 10
 
 
-def test_searching_while_adding_and_removing(opened):
+def test_searching_while_adding_and_removing(opened, engine):
     """Whatever a reader sees was there: every hit has its own path and its own score."""
     index = opened()
+    step = 200 if engine.server else 50  # a server takes its time for each change
     content = vectors(4000)
     content /= np.linalg.norm(content, axis=1, keepdims=True)
     metadata = photos(4000)
@@ -189,10 +221,10 @@ def test_searching_while_adding_and_removing(opened):
 
     def write():
         everybody.wait()
-        for start in range(0, 4000, 50):
-            chosen = slice(start, start + 50)
+        for start in range(0, 4000, step):
+            chosen = slice(start, start + step)
             index.upsert(keys(4000)[chosen], content[chosen], metadata[chosen])
-            index.remove(f"key-{n}" for n in range(start, start + 30))
+            index.remove(f"key-{n}" for n in range(start, start + step * 3 // 5))
 
     def read():
         everybody.wait()
@@ -210,7 +242,7 @@ def test_searching_while_adding_and_removing(opened):
         readers = [pool.submit(read) for _ in range(2)]
         writing.result()
         assert all(reader.result() > 0 for reader in readers)
-    assert len(index) == 80 * 20
+    assert len(index) == 4000 * 2 // 5
 
 
 @given(

@@ -18,7 +18,7 @@ def _fifty_are_many(monkeypatch):
 
 
 def kind_of_index(collection):
-    return type(collection._live._index).__name__
+    return type(collection._store._live._index).__name__
 
 
 def names(collection):
@@ -67,7 +67,7 @@ def test_an_index_may_be_named(scenes, embedder, tmp_path):
     with vsepp.Collection.create(path, embedder) as collection:
         collection.add(scenes)
     with vsepp.Collection.open(path, embedder, index="exact:") as collection:
-        assert isinstance(collection._live._index, ExactIndex)
+        assert isinstance(collection._store._live._index, ExactIndex)
         assert len(names(collection)) == 100
     with vsepp.Collection.open(path, embedder, index=f"usearch:{tmp_path}/mine") as collection:
         assert kind_of_index(collection) == "UsearchIndex"

@@ -12,13 +12,16 @@ AHEAD = 4  # tasks, at least, that are under way while the reader works on what 
 
 
 def made_ahead(
-    tasks: Iterable[Task], make: Callable[[Task], Made], ahead: int = AHEAD
+    tasks: Iterable[Task],
+    make: Callable[[Task], Made],
+    ahead: int = AHEAD,
+    threads: int | None = None,
 ) -> Iterator[Made]:
     """What `make` makes of each task, in order, a few ahead of the reader, in threads.
 
     Threads are enough: Pillow decodes and resizes outside of Python's lock.
     """
-    threads = cpu_count() or 1
+    threads = threads or cpu_count() or 1
     with ThreadPoolExecutor(threads) as pool:
         pending: deque[Future[Made]] = deque()
         try:

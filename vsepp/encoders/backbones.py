@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from vsepp.encoders.architecture import FEATURES
 from vsepp.errors import WorkFailed, WrongRequest
+from vsepp.plugins import loaded, offered
 
+GROUP = "vsepp.backbones"  # entry points: functions of `weights` that return a Backbone
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -42,7 +44,7 @@ class Backbone(nn.Module):
 
 
 def backbone(name: str, weights: str = "none") -> Backbone:
-    """The net called `name`: "small", or any of timm's ("vgg19", "resnet152", ...).
+    """The net called `name`: "small", another package's, or any of timm's ("vgg19", "resnet152", ...).
 
     "features:4096" stands for a net that has run before: what it gets is what it gives.
     `weights` is "none" (random), "timm" (downloaded by timm) or a file of weights.
@@ -55,6 +57,13 @@ def backbone(name: str, weights: str = "none") -> Backbone:
         return Backbone(small_net(), SMALL_FEATURES, IMAGENET_MEAN, IMAGENET_STD)
     if name.startswith(FEATURES):
         return Backbone(nn.Identity(), _feature_count(name), (0.0,) * 3, (1 / 255,) * 3)
+    if name in offered(GROUP):
+        theirs: Backbone = loaded(GROUP, name)(weights)
+        return theirs
+    return _of_timm(name, weights)
+
+
+def _of_timm(name: str, weights: str) -> Backbone:
     import timm
     from timm.data import resolve_model_data_config
 

@@ -11,13 +11,13 @@ import torch
 
 from vsepp.data.captioned import CaptionedImages
 from vsepp.devices import ALONE, OthersGone, Processes, best_device, join, prepare
-from vsepp.equations.losses import LOSSES
-from vsepp.errors import WorkFailed, WrongRequest
+from vsepp.errors import WorkFailed
 from vsepp.evaluation.retrieval import embed
 from vsepp.experiments.agreement import check_that_work_can_be_shared
 from vsepp.experiments.bookkeeping import Bookkeeping
 from vsepp.experiments.closed_form import solve
 from vsepp.experiments.keeper import Keeper, Run, has_something_to_resume
+from vsepp.experiments.losses import loss_named
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
 from vsepp.experiments.setup import Setup, set_up
 from vsepp.training import fast, loop
@@ -111,9 +111,7 @@ def walk_for(
 
 
 def _phase(keys: PhaseKeys, settings: LossKeys) -> Phase:
-    if keys.loss not in LOSSES:
-        raise WrongRequest(f"There is no loss {keys.loss!r}. Known: {', '.join(LOSSES)}.")
-    loss = LOSSES[keys.loss]
+    loss = loss_named(keys.loss)
     # Each loss takes the keys that it has a parameter for.
     taken = {k: v for k, v in asdict(settings).items() if k in inspect.signature(loss).parameters}
     course = keys.learning_rate, partial(loss, **taken), keys.schedule, keys.warm_up

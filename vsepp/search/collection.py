@@ -1,6 +1,5 @@
-"""A photo folder made searchable: one SQLite file, searched with words, photos or both."""
+"""Photos made searchable: in one file or in a database, searched with words, photos or both."""
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -18,98 +17,104 @@ from vsepp.search.compose import question
 from vsepp.search.cutoff import Cutoffs
 from vsepp.search.duplicates import Folded, folded
 from vsepp.search.embedder import Embedder, load
+from vsepp.search.embedding import EmbedPhotos, nothing_is_known
+from vsepp.search.file_store import FileStore
 from vsepp.search.found import Found
 from vsepp.search.identity import check_model, find_model, model_of
 from vsepp.search.index import Hit, Index
-from vsepp.search.large import index_of, keep_graph, named_index_of
-from vsepp.search.live import LiveIndex
-from vsepp.search.photos import Photo, Photos
+from vsepp.search.photos import Photo
+from vsepp.search.places import as_path
+from vsepp.search.plugins import create_store, open_store, open_workers, store_exists
 from vsepp.search.query import Query, understood
 from vsepp.search.similarity import Vectors
-from vsepp.search.sqlite_file import exists
+from vsepp.search.store import Store
 from vsepp.search.suspects import Suspect
 from vsepp.search.where import Where
-
-KEY = re.compile("[1-9][0-9]{0,17}")
 
 
 class Collection:
     """Photos that any number of threads and processes may search while others add."""
 
-    def __init__(self, photos: Photos, live: LiveIndex, embedder: Embedder | None) -> None:
-        self._photos = photos
-        self._live = live
+    def __init__(self, store: Store, embedder: Embedder | None) -> None:
+        self._store = store
         self._embedder = embedder
         self._loading = Lock()
-        self._cutoffs = Cutoffs(photos, self._random_texts)
+        self._cutoffs = Cutoffs(store, self._random_texts)
 
     @classmethod
-    def create(cls, path: Path | str, embedder: Embedder) -> "Collection":
-        """A new collection, for vectors of this model."""
-        photos = Photos.create(Path(path).expanduser(), model_of(embedder))
-        return cls(photos, index_of(photos), embedder)
+    def create(cls, place: Path | str, embedder: Embedder) -> "Collection":
+        """A new collection, for vectors of this model: in a file, or where a URL says."""
+        return cls(create_store(str(place), model_of(embedder)), embedder)
 
     @classmethod
     def open(
-        cls, path: Path | str, embedder: Embedder | None = None, index: str | None = None
+        cls, place: Path | str, embedder: Embedder | None = None, index: str | None = None
     ) -> "Collection":
         """One that exists. Without a model, its own is loaded when it is needed.
 
-        `index` names an index by URL; without, the one is taken that fits the collection's size.
+        `index` names another index for a collection in a file, by URL.
         """
-        photos = Photos.open(Path(path).expanduser())
+        store = open_store(str(place)) if index is None else FileStore.open(str(place), index)
         if embedder is not None:
-            check_model(embedder, photos.model, photos.path)
-        live = index_of(photos) if index is None else named_index_of(photos, index)
-        return cls(photos, live, embedder)
+            check_model(embedder, store.model, store.name)
+        return cls(store, embedder)
 
     @classmethod
-    def open_or_create(cls, path: Path | str, embedder: Embedder | None = None) -> "Collection":
+    def open_or_create(cls, place: Path | str, embedder: Embedder | None = None) -> "Collection":
         """One that exists, or a new one: without a model, for the one in the box."""
-        if exists(Path(path).expanduser()):
-            return cls.open(path, embedder)
-        return cls.create(path, embedder or load())
+        if store_exists(str(place)):
+            return cls.open(place, embedder)
+        return cls.create(place, embedder or load())
+
+    @property
+    def name(self) -> str:
+        """The file or the URL that it lies in."""
+        return self._store.name
 
     @property
     def path(self) -> Path:
-        return self._photos.path
+        """The same as a path: the file, where it is one."""
+        return Path(self.name)
 
     @property
     def embedder(self) -> Embedder:
         with self._loading:
             if self._embedder is None:
-                self._embedder = find_model(self._photos.model, self.path)
+                self._embedder = find_model(self._store.model, self.name)
             return self._embedder
 
     def __len__(self) -> int:
-        return len(self._photos)
+        return len(self._store)
 
     def photo(self, key: str) -> Photo | None:
         """What is known of a photo, or None where there is none with this key."""
-        number = _number(key)
-        return None if number is None else self._photos.photo(number)
+        return self._store.photo(key)
 
     def folders(self) -> dict[str, int]:
-        """Every folder with photos in it, and how many there are: those of its folders apart."""
-        return self._photos.folders()
+        """Folders with photos in them, and how many there are: those of their folders apart."""
+        return self._store.folders()
 
     # ---- adding -----------------------------------------------------------------------------
 
-    def add(self, place: Path | str, prune: bool = False) -> Report:
-        """Embed what is new or changed below a folder; with `prune`, drop what is gone from there."""
-        *_, report = self.adding(place, prune)
+    def add(self, place: Path | str, prune: bool = False, on: str | None = None) -> Report:
+        """Embed what is new or changed in a folder or in shards; `on` names workers by URL.
+
+        With `prune`, what is gone from the folder is dropped.
+        """
+        *_, report = self.adding(place, prune, on)
         return report
 
-    def adding(self, place: Path | str, prune: bool = False) -> Iterator[Report]:
+    def adding(
+        self, place: Path | str, prune: bool = False, on: str | None = None
+    ) -> Iterator[Report]:
         """The same, with a report after every batch; every batch is kept, whatever happens next."""
-        place = Path(place).expanduser().resolve()
-        # A connection of its own: those who search see what it commits.
-        photos = Photos.open(self.path)
-        try:
-            yield from adding(photos, self.embedder, place, prune)
-            keep_graph(photos)
-        finally:
-            photos.close()
+        workers = open_workers(on)
+        with self._store.writing() as ledger:
+            # Workers elsewhere do not see the ledger: what they are given is embedded.
+            task = EmbedPhotos(
+                self.embedder, ledger.made_before if on is None else nothing_is_known
+            )
+            yield from adding(ledger, task, as_path(place), prune, workers)
 
     # ---- searching --------------------------------------------------------------------------
 
@@ -139,7 +144,7 @@ class Collection:
         found = replace(found, unknown_words=asked.unknown_words, taken_for=asked.taken_for)
         if asked.vector is None:
             return found
-        index = self._live.current()
+        index = self._store.index()
         lowest = self._cutoffs.of(asked.kind, len(index)) if min_score is None else min_score
         best = partial(_best_of, index, asked.vector, query.where)
         hits, alike = _enough(best, k, lowest, like, self._folded if fold else _as_they_are)
@@ -153,7 +158,7 @@ class Collection:
         return Found(None, _name(image), hits=hits)
 
     def close(self) -> None:
-        self._photos.close()
+        self._store.close()
 
     def __enter__(self) -> "Collection":
         return self
@@ -174,10 +179,9 @@ class Collection:
             return self.embedder.embed_images([_guarded(image)])
         if like is None:
             return None
-        number = _number(like)
-        vectors = self._photos.vectors([] if number is None else [number])
+        vectors = self._store.vectors([like])
         if not vectors:
-            raise WrongRequest(f"There is no photo {like!r} in {self.path}.")
+            raise WrongRequest(f"There is no photo {like!r} in {self.name}.")
         return np.array(list(vectors.values()))
 
     def _newest(self, query: Query, k: int) -> list[Hit]:
@@ -185,12 +189,11 @@ class Collection:
             raise WrongRequest(
                 f"There are only words to leave out: {' '.join(query.minus)}. Say what to look for."
             )
-        return [Hit(str(n), 0.0, path) for n, path in self._photos.newest(query.where, k)]
+        return self._store.newest(query.where, k)
 
     def _folded(self, hits: list[Hit]) -> Folded:
-        looks = self._photos.looks(int(hit.key) for hit in hits)
-        there = [hit for hit in hits if int(hit.key) in looks]
-        return folded(there, {str(number): look for number, look in looks.items()})
+        looks = self._store.looks(hit.key for hit in hits)
+        return folded([hit for hit in hits if hit.key in looks], looks)
 
     def _random_texts(self, count: int, num_words: int) -> Vectors:
         words = self.embedder.vocabulary.words()
@@ -205,11 +208,6 @@ def _name(image: Picture | None) -> str | None:
 def _guarded(image: Picture) -> Picture:
     """A file may be anything: a bomb, or what a decoder would run a program for."""
     return Suspect(Path(image)) if isinstance(image, (str, Path)) else image
-
-
-def _number(key: str) -> int | None:
-    """A photo's number as its key says it, no more of them than SQLite can count."""
-    return int(key) if KEY.fullmatch(key) else None
 
 
 def _best_of(index: Index, vector: Vectors, where: Where, k: int) -> list[Hit]:

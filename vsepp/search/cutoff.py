@@ -13,8 +13,8 @@ from threading import Lock
 import numpy as np
 
 from vsepp.search.compose import MINUS, PHOTO, WORDS, Kind, composed
-from vsepp.search.photos import Photos
 from vsepp.search.similarity import SIMILARITIES, Vectors
+from vsepp.search.store import Store
 
 FOUND_BY_CHANCE = 5  # photos
 MOST_BY_CHANCE = 1 / 200  # of a small collection
@@ -28,8 +28,8 @@ RandomTexts = Callable[[int, int], Vectors]  # so many texts of so many words
 class Cutoffs:
     """The cut-off of every kind of query, judged again when the collection has grown or shrunk."""
 
-    def __init__(self, photos: Photos, random_texts: RandomTexts) -> None:
-        self._photos = photos
+    def __init__(self, store: Store, random_texts: RandomTexts) -> None:
+        self._store = store
         self._random_texts = random_texts
         self._size = 0
         self._sample: Vectors | None = None
@@ -41,7 +41,7 @@ class Cutoffs:
         kind = Kind(_rounded(kind.words), kind.photo, _rounded(kind.minus))
         with self._turn:
             if self._sample is None or abs(size - self._size) > self._size / 10:
-                self._sample = self._photos.sample(NUM_PHOTOS)
+                self._sample = self._store.sample(NUM_PHOTOS)
                 self._size = size
                 self._known.clear()
             if kind not in self._known:
@@ -51,9 +51,8 @@ class Cutoffs:
     def _judged(self, kind: Kind, sample: Vectors) -> float:
         if not len(sample):
             return 0.0  # there is nothing to find, either
-        background = scores_by_chance(
-            kind, sample, self._random_texts, self._photos.model.similarity
-        )
+        similarity = self._store.model.similarity
+        background = scores_by_chance(kind, sample, self._random_texts, similarity)
         share = min(MOST_BY_CHANCE, FOUND_BY_CHANCE / max(1, self._size))
         return float(np.quantile(background, 1 - share, method="lower"))
 

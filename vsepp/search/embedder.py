@@ -1,10 +1,15 @@
 """A snapshot's ONNX graphs on onnxruntime: pictures and texts -> vectors, without torch."""
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any
+from weakref import finalize
 
 import numpy as np
 import onnxruntime
@@ -20,6 +25,8 @@ from vsepp.search.likely_words import LikelyWords
 
 Vectors = NDArray[np.float32]
 BATCH = 32
+FILES = ("config.json", "tokenizer.json", "image.onnx", "caption.onnx", "model.safetensors")
+DEVICES = ("CUDAExecutionProvider", "CPUExecutionProvider")  # the first that is there
 IN_THE_BOX = Path(__file__).parents[1] / "pretrained" / "default"
 
 
@@ -36,8 +43,13 @@ class Embedder:
                 "or was told to make none (graphs=false). Snapshot.load(folder).save(folder) adds them."
             )
         self.vocabulary = Vocabulary.load(self.folder / "tokenizer.json")
-        self._image = onnxruntime.InferenceSession(str(graphs[0]), _without_spinning())
-        self._caption = onnxruntime.InferenceSession(str(graphs[1]))
+        self._image = _session(graphs[0], spinning=False)
+        self._caption = _session(graphs[1])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A model travels with its files: whoever gets it needs none of them."""
+        files = {name: (self.folder / name).read_bytes() for name in FILES}
+        return _arrived, (files,)
 
     @property
     def dim(self) -> int:
@@ -91,11 +103,26 @@ class Embedder:
         return vectors
 
 
-def _without_spinning() -> onnxruntime.SessionOptions:
-    """Threads would wait for work by turning in circles, on cores that decode the next photos."""
+def _session(graph: Path, spinning: bool = True) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return options
+    # What other libraries go by, and what Ray sets for each of its workers; 0: all cores.
+    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
+    if not spinning:
+        # Threads would wait for work by turning in circles, on cores that decode the next photos.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    there = onnxruntime.get_available_providers()
+    chosen = [name for name in DEVICES if name in there]
+    return onnxruntime.InferenceSession(str(graph), options, providers=chosen)
+
+
+def _arrived(files: dict[str, bytes]) -> Embedder:
+    """Unpacked where it may travel on from; what is unpacked goes when it goes."""
+    folder = Path(mkdtemp(prefix="vsepp-"))
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    embedder = Embedder(folder)
+    finalize(embedder, rmtree, folder, ignore_errors=True)
+    return embedder
 
 
 def load(folder: Path | str | None = None) -> Embedder:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from vsepp.search.index import Hit
+from vsepp.search.places import address
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class Found:
         """Scores and paths, the best first; a line more for what was folded, or for a caption."""
         lines = ["score   found"]
         for hit in self.hits:
-            lines.append(f"{hit.score:6.3f}  {getattr(hit, 'caption', hit.path)}")
-            lines += [f"  alike {other.path}" for other in self.alike.get(hit.key, ())]
+            lines.append(f"{hit.score:6.3f}  {getattr(hit, 'caption', address(hit.path))}")
+            lines += [f"  alike {address(other.path)}" for other in self.alike.get(hit.key, ())]
         return "\n".join(lines)
 
     def notes(self) -> list[str]:
@@ -64,4 +65,4 @@ class Found:
 
 
 def _plain(hit: Hit) -> dict[str, Any]:
-    return {**asdict(hit), "path": str(hit.path)}
+    return {**asdict(hit), "path": address(hit.path)}

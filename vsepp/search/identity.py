@@ -30,7 +30,7 @@ def model_of(embedder: Embedder) -> Model:
     )
 
 
-def check_model(embedder: Embedder, expected: Model, collection: Path) -> None:
+def check_model(embedder: Embedder, expected: Model, collection: str) -> None:
     """Refuse a model whose vectors are not those of the collection."""
     if expected.identity not in _identities(embedder):
         raise WrongRequest(
@@ -40,7 +40,7 @@ def check_model(embedder: Embedder, expected: Model, collection: Path) -> None:
         )
 
 
-def find_model(expected: Model, collection: Path) -> Embedder:
+def find_model(expected: Model, collection: str) -> Embedder:
     """The model that a collection was made with: where it was then, or in the box."""
     for folder in (expected.folder, IN_THE_BOX):
         if (folder / CONFIG).is_file():

@@ -17,6 +17,7 @@ from vsepp.errors import WrongRequest
 from vsepp.search.similarity import Vectors
 from vsepp.search.sqlite_file import (
     SCHEMA,
+    SHARDS,
     SLASH,
     bring_up_to_date,
     count_in_folders,
@@ -32,6 +33,7 @@ from vsepp.search.where import Metadata, Where
 
 STORED = np.dtype("<f2")  # half the file, and the same hits: see benchmarks/LOG.md
 AFTER_SLASH = bytes([ord(os.sep) + 1])  # what follows it in the order of bytes
+BELOW = "(path > ? AND path < ?) OR path = ?"  # a folder's edges
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,17 @@ class Known:
     size: int
     modified: int
     content: bytes
+
+
+@dataclass(frozen=True)
+class FinishedShard:
+    """A shard of which every picture has been looked at, as it was then."""
+
+    path: str
+    size: int
+    modified: int
+    photos: int
+    broken: int
 
 
 @dataclass(frozen=True)
@@ -204,14 +217,22 @@ class Photos:
 
     def below(self, place: Path) -> dict[str, Known]:
         """What is known of the photos in a folder and in its folders, or of a single file."""
-        first, end = (os.fsencode(place).rstrip(SLASH) + edge for edge in (SLASH, AFTER_SLASH))
         with self._connection() as connection:
             rows = connection.execute(
-                "SELECT path, size, modified, content FROM photos "
-                "WHERE (path > ? AND path < ?) OR path = ?",
-                (first, end, os.fsencode(place)),
+                f"SELECT path, size, modified, content FROM photos WHERE {BELOW}", _edges(place)
             ).fetchall()
         return {os.fsdecode(path): Known(*known) for path, *known in rows}
+
+    def finished(self, place: Path) -> dict[str, FinishedShard]:
+        """The shards in a folder that need not be looked at again, unless they have changed."""
+        with self._connection() as connection:
+            connection.execute(SHARDS)
+            rows = connection.execute(
+                f"SELECT path, size, modified, photos, broken FROM shards WHERE {BELOW}",
+                _edges(place),
+            ).fetchall()
+        shards = (FinishedShard(os.fsdecode(path), *rest) for path, *rest in rows)
+        return {shard.path: shard for shard in shards}
 
     # ---- writing ----------------------------------------------------------------------------
 
@@ -231,6 +252,15 @@ class Photos:
             for path in map(os.fsencode, paths):
                 fewer[folder_of(path)] -= _remove(connection, path)
             count_in_folders(connection, fewer)
+
+    def finish(self, shard: FinishedShard) -> None:
+        with self._transaction() as connection:
+            connection.execute(SHARDS)
+            numbers = shard.size, shard.modified, shard.photos, shard.broken
+            connection.execute(
+                "INSERT OR REPLACE INTO shards VALUES (?, ?, ?, ?, ?)",
+                (os.fsencode(shard.path), *numbers),
+            )
 
     # ---- the connection ---------------------------------------------------------------------
 
@@ -267,3 +297,8 @@ def _remove(connection: sqlite3.Connection, path: bytes) -> int:
     connection.execute("DELETE FROM vectors WHERE number = ?", row)
     connection.execute("DELETE FROM photos WHERE number = ?", row)
     return 1
+
+
+def _edges(place: Path) -> tuple[bytes, bytes, bytes]:
+    folder = os.fsencode(place)
+    return folder.rstrip(SLASH) + SLASH, folder.rstrip(SLASH) + AFTER_SLASH, folder

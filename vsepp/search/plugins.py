@@ -1,34 +1,76 @@
-"""Finds an index by its name: ours and strangers' come in by the same door.
+"""Finds an index, a store or workers by URL: its scheme is the name of an entry point.
 
-A package offers an index as an entry point of the group `vsepp.indexes`: a function
-`open_index(place, dim, similarity)` that returns an `Index`. It is named by a URL whose scheme is the
-entry point's name and whose rest is the place: usearch:photos.vse.usearch, milvus://host:19530/photos.
+- `vsepp.indexes`: a function `open_index(place, dim, similarity)` that returns an `Index`;
+- `vsepp.stores`: a class with `exists(place)`, `create(place, model)` and `open(place)`, a `Store`;
+- `vsepp.workers`: a function `open_workers(place)` that returns `Workers`.
+
+The place is what follows the scheme: usearch:photos.vse.usearch, milvus://host:19530/photos, ray://local.
 """
 
-from importlib.metadata import EntryPoint, entry_points
+import re
+from importlib.metadata import EntryPoint
+from typing import Any
 
+from vsepp import plugins
 from vsepp.errors import WrongRequest
 from vsepp.search.index import Index
+from vsepp.search.store import Store, StoreKind
+from vsepp.search.workers import LocalWorkers, Workers
 
-GROUP = "vsepp.indexes"
+INDEXES, STORES, WORKERS = "vsepp.indexes", "vsepp.stores", "vsepp.workers"
+FILE = "file"  # the store that needs no scheme
+SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)  # a single letter is a drive
 
 
 def offered() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    return plugins.offered(INDEXES)
 
 
 def open_index(url: str, dim: int, similarity: str = "inner_product") -> Index:
     """The index that a URL names; one that cannot honour the similarity refuses."""
-    scheme, _, place = url.partition(":")
-    entries = offered()
-    if scheme not in entries:
-        known = ", ".join(sorted(entries)) or "none; is vsepp installed?"
-        raise WrongRequest(f"{url}: there is no index {scheme!r}. Known: {known}.")
-    try:
-        function = entries[scheme].load()
-    except ModuleNotFoundError as error:
-        raise WrongRequest(
-            f'{url} needs a package that is not there ({error}): pip install "vsepp[{scheme}]"'
-        ) from error
+    function, place = _found(INDEXES, "index", url)
     index: Index = function(place, dim, similarity)
     return index
+
+
+def open_workers(url: str | None) -> Workers:
+    """The workers that a URL names; without one, this process."""
+    if url is None:
+        return LocalWorkers()
+    function, place = _found(WORKERS, "worker pool", url)
+    workers: Workers = function(place)
+    return workers
+
+
+def store_exists(place: str) -> bool:
+    kind, rest = _store(place)
+    return kind.exists(rest)
+
+
+def create_store(place: str, model: Any) -> Store:
+    kind, rest = _store(place)
+    return kind.create(rest, model)
+
+
+def open_store(place: str) -> Store:
+    kind, rest = _store(place)
+    return kind.open(rest)
+
+
+def _store(place: str) -> tuple[StoreKind, str]:
+    """A URL names its store by its scheme; everything else is a file."""
+    match = SCHEME.match(place)
+    if match and (match[1] in plugins.offered(STORES) or match[2].startswith("//")):
+        return _found(STORES, "store", place)
+    from vsepp.search.file_store import FileStore
+
+    return FileStore, place
+
+
+def _found(group: str, kind: str, url: str) -> tuple[Any, str]:
+    scheme, _, place = url.partition(":")
+    known = plugins.offered(group)
+    if scheme not in known:
+        names = ", ".join(sorted(known)) or "none; is vsepp installed?"
+        raise WrongRequest(f"{url}: there is no {kind} {scheme!r}. Known: {names}.")
+    return plugins.loaded(group, scheme), place

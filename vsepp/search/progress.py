@@ -37,7 +37,12 @@ def watched(reports: Iterable[Report]) -> Report:
 def _line(report: Report, done_here: int, seconds: float) -> str:
     """What earlier runs have done counts as done, not as speed."""
     line = f"{report.done:,} of {report.total:,} photos"
+    if report.shards:
+        line = f"{report.done:,} photos, {report.shards_done:,} of {report.shards:,} shards"
     if not done_here:
         return line
+    line = f"{line}, {done_here / seconds:,.0f} photos/s"
+    if report.shards:
+        return line
     left = timedelta(seconds=round((report.total - report.done) * seconds / done_here))
-    return f"{line}, {done_here / seconds:,.0f} photos/s, {left} left"
+    return f"{line}, {left} left"

@@ -44,7 +44,7 @@ def read(file: File, view: View, made_before: Callable[[Photo], Embedded | None]
     """Everything that `add` wants of a file; a broken one is told, whatever is wrong with it."""
     try:
         _check_bytes(file)
-        data = Path(file.path).read_bytes()
+        data = file.read()
         with open_header(data) as picture:
             size = picture.size
             pixels = decoded_pixels(picture, view.resize)  # for its EXIF, a PNG is decoded

@@ -51,6 +51,17 @@ CREATE TABLE vectors (
 {";".join(SINCE_FORMAT_2)};
 """
 
+# Made when it is needed: few collections are made of shards.
+SHARDS = """
+CREATE TABLE IF NOT EXISTS shards (
+    path BLOB PRIMARY KEY,
+    size INTEGER NOT NULL,
+    modified INTEGER NOT NULL,
+    photos INTEGER NOT NULL,
+    broken INTEGER NOT NULL
+)
+"""
+
 
 def exists(path: Path) -> bool:
     """Whether there is something to open; a killed process may have left a file without content."""

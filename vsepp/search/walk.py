@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,9 @@ class File:
     size: int
     modified: int  # nanoseconds since 1970
 
+    def read(self) -> bytes:
+        return Path(self.path).read_bytes()
+
 
 @dataclass(frozen=True)
 class Broken:
@@ -27,8 +30,10 @@ class Broken:
     reason: str
 
 
-def files_below(place: Path) -> Iterator[File | Broken]:
+def files_below(place: Path, besides: Iterable[str] = ()) -> Iterator[File | Broken]:
     """Every picture in a folder and in its folders, or a single file, in the order of names.
+
+    `besides` names suffixes of other files that are wanted, too.
 
     Links are followed, each folder is visited once, and what is hidden (.trash, ._photo.jpg) is not
     looked at.
@@ -36,12 +41,14 @@ def files_below(place: Path) -> Iterator[File | Broken]:
     if place.is_file():
         yield _file(str(place))
     elif place.is_dir():
-        yield from _walk(str(place), set())
+        yield from _walk(str(place), (*SUFFIXES, *besides), set())
     else:
         raise WrongRequest(f"{place} is neither a folder nor a file.")
 
 
-def _walk(folder: str, visited: set[tuple[int, int]]) -> Iterator[File | Broken]:
+def _walk(
+    folder: str, suffixes: tuple[str, ...], visited: set[tuple[int, int]]
+) -> Iterator[File | Broken]:
     try:
         status = Path(folder).stat()
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -55,8 +62,8 @@ def _walk(folder: str, visited: set[tuple[int, int]]) -> Iterator[File | Broken]
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            yield from _walk(entry.path, visited)
-        elif entry.name.lower().endswith(tuple(SUFFIXES)):
+            yield from _walk(entry.path, suffixes, visited)
+        elif entry.name.lower().endswith(suffixes):
             yield _file(entry.path)
 
 

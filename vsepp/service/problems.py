@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from vsepp.errors import WorkFailed, WrongRequest
+from vsepp.errors import Unavailable, WorkFailed, WrongRequest
 from vsepp.service.headers import SAFE
 from vsepp.service.patience import TooSlow
 
@@ -74,6 +74,10 @@ def answer_problems(app: FastAPI) -> None:
     @app.exception_handler(TooSlow)
     async def slow(request: Request, error: TooSlow) -> JSONResponse:
         return problem(503, str(error), {"Retry-After": "2"})
+
+    @app.exception_handler(Unavailable)
+    async def away(request: Request, error: Unavailable) -> JSONResponse:
+        return problem(503, printable(str(error)), {"Retry-After": "5"})
 
     @app.exception_handler(WorkFailed)
     async def failed(request: Request, error: WorkFailed) -> JSONResponse:

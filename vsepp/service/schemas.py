@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from vsepp.service.limits import DEEPEST, LONGEST_QUERY, MOST_HITS
 
-KEY = r"^[0-9]{1,18}$"
+KEY = r"^[0-9a-f]{1,32}$"  # a number in a file, a hash in a database
 Key = Annotated[str, Field(pattern=KEY, description="A photo's key.", examples=["17"])]
 
 

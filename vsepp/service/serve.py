@@ -38,7 +38,7 @@ def serve(
     warnings.simplefilter("ignore")  # Pillow's, about odd files
     with listening(host, port) as door:
         link = _link(host, door.getsockname()[1], token)
-        _say(f"{len(collection):,} photos of {collection.path} on {link}")
+        _say(f"{len(collection):,} photos of {collection.name} on {link}")
         _say("Ctrl-C ends it.")
         if show and _has_screen():
             # It waits at the door until the service is ready, and we do not wait for it.

@@ -1,0 +1,57 @@
+"""Photos as rows: what goes in comes out, and a filter means what it means everywhere."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vsepp.search.where import Where
+
+pytest.importorskip("pymilvus", reason="needs pymilvus: pip install 'vsepp[milvus]'")
+
+names = st.text(
+    st.characters(exclude_categories=["Cs"]) | st.sampled_from("\udcff\udc80\n\t\\\"'%_ﬀ\uffff"),
+    min_size=1,
+).filter(lambda name: "/" not in name)
+
+
+@given(names)
+def test_any_name_survives(name):
+    from vsepp.engines.milvus_rows import escaped, unescaped
+
+    assert unescaped(escaped(name)) == name
+    escaped(name).encode()  # which a lone surrogate would not survive
+
+
+@given(
+    st.lists(st.sampled_from(["a", "B", "c/d", "é"]), max_size=5),
+    st.sampled_from(["a", "b/c", "D/a"]),
+)
+def test_the_runs_of_folders_are_what_a_filter_looks_for(folders, asked):
+    from vsepp.engines.milvus_rows import runs_of_folders
+
+    path = "/".join(["", *folders, "photo.jpg"])
+    expected = Where(inside=(asked,)).accepts_folder(path.rpartition("/")[0])
+    assert (asked.casefold() in runs_of_folders(path)) == expected
+
+
+def test_a_filter_as_an_expression():
+    from vsepp.engines.milvus_rows import expression
+
+    assert expression(None) == expression(Where()) == ""
+    where = Where(inside=("2019/Beach",), outside=('"x"',), after="1970-01-02", before="1970-01-03")
+    assert expression(where) == (
+        'array_contains(folders, "2019/beach") and not array_contains(folders, "\\"x\\"") '
+        "and taken >= 86400 and taken < 172800"
+    )
+
+
+def test_a_photo_comes_back_as_it_was():
+    from pathlib import Path
+
+    from vsepp.engines.milvus_rows import photo_of, row_of_photo
+    from vsepp.search.photos import Embedded, Photo
+
+    photo = Photo(Path("/b\udcff/1.jpg"), 10, 20, "1969-07-20T20:17:40", 640, 480, b"\0\xff" * 8)
+    row = row_of_photo("key", photo, Embedded(np.zeros(4, dtype=np.float32), b"look"))
+    assert photo_of(row) == photo

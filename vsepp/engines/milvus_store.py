@@ -1,0 +1,275 @@
+"""A whole collection in Milvus: photos and vectors as rows, the model in the properties.
+
+Which shards are done is in a side collection, NAME_shards. A photo's key is a hash of its path: whoever
+puts it, and how often, it is there once.
+"""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pymilvus import DataType, MilvusClient
+
+from vsepp.engines import milvus_rows
+from vsepp.engines.milvus import (
+    AT_ONCE,
+    MOST_HITS,
+    PATIENCE,
+    MilvusIndex,
+    check_similarity,
+)
+from vsepp.engines.milvus_connection import Address, Connection
+from vsepp.engines.milvus_rows import escaped, expression, unescaped
+from vsepp.errors import WrongRequest
+from vsepp.search.index import Hit
+from vsepp.search.photos import Embedded, FinishedShard, Known, Model, Photo
+from vsepp.search.similarity import Vectors
+from vsepp.search.where import Where
+
+WRITING = 120.0  # seconds that a job waits for a server that is away
+FORMAT = "1"
+LONGEST_START = 8  # letters of keys by which a sample is drawn
+SHARD_NUMBERS = ("size", "modified", "photos", "broken")
+EARLIEST, LATEST = (int(np.datetime64(t, "s").astype(int)) for t in ("0001", "9999-12-31T23:59:59"))
+
+
+class MilvusStore:
+    """Searching and writing have connections of their own: one is impatient, one is not."""
+
+    def __init__(self, index: MilvusIndex, model: Model) -> None:
+        self._index = index
+        self.model = model
+
+    @classmethod
+    def exists(cls, place: str) -> bool:
+        address = Address.of(place)
+        if not address.is_server and not Path(address.uri).exists():
+            return False
+        connection = Connection(address, PATIENCE)
+        try:
+            return bool(connection.call("has_collection", address.name))
+        finally:
+            connection.close()
+
+    @classmethod
+    def create(cls, place: str, model: Model) -> "MilvusStore":
+        check_similarity(model.similarity)
+        if cls.exists(place):
+            raise WrongRequest(
+                f"{Address.of(place)} exists already. Choose another name, or add to it."
+            )
+        index = MilvusIndex(Connection(Address.of(place), WRITING))
+        index.prepare(model.dim, _properties(model))
+        index.connection.close()
+        return cls.open(place)
+
+    @classmethod
+    def open(cls, place: str) -> "MilvusStore":
+        address = Address.of(place)
+        if not cls.exists(place):
+            raise WrongRequest(
+                f"There is no collection {address}. Make one: vsepp index PHOTOS --into milvus:{place}"
+            )
+        index = MilvusIndex(Connection(address, PATIENCE))
+        described = index.connection.call("describe_collection", address.name)
+        model = _model(address, described.get("properties", {}))
+        index.prepare(model.dim, {})
+        return cls(index, model)
+
+    @property
+    def name(self) -> str:
+        return str(self._index.connection.address)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def index(self) -> MilvusIndex:
+        return self._index
+
+    def photo(self, key: str) -> Photo | None:
+        rows = self._index.rows([key], milvus_rows.PHOTO)
+        return milvus_rows.photo_of(rows[key]) if rows else None
+
+    def vectors(self, keys: Iterable[str]) -> dict[str, Vectors]:
+        rows = self._index.rows(keys, ["vector"])
+        return {key: np.array(row["vector"], dtype=np.float32) for key, row in rows.items()}
+
+    def looks(self, keys: Iterable[str]) -> dict[str, bytes]:
+        return {
+            key: bytes.fromhex(row["look"]) for key, row in self._index.rows(keys, ["look"]).items()
+        }
+
+    def sample(self, count: int) -> Vectors:
+        """Keys are hashes: those that begin alike are photos from all over the collection."""
+        length = 0
+        while length < LONGEST_START and len(self) > 2 * count * 16**length:
+            length += 1
+        rows = self._index.connection.call(
+            "query",
+            self._index.name,
+            filter=f'key like "{"7" * length}%"' if length else "",
+            output_fields=["vector"],
+            limit=count,
+            consistency_level="Session",
+        )
+        vectors = [row["vector"] for row in rows]
+        return np.array(vectors, dtype=np.float32).reshape(-1, self.model.dim)
+
+    def newest(self, where: Where, count: int) -> list[Hit]:
+        """Milvus does not sort: from which second on there are enough is found by counting."""
+        allowed = expression(where)
+        count = min(count, self._index.count(allowed), MOST_HITS)
+        if not count:
+            return []
+        early, late = EARLIEST, LATEST
+        while early < late:
+            middle = (early + late + 1) // 2
+            if self._index.count(_since(middle, allowed)) >= count:
+                early = middle
+            else:
+                late = middle - 1
+        rows = self._index.connection.call(
+            "query",
+            self._index.name,
+            filter=_since(early, allowed),
+            output_fields=["key", "path", "taken"],
+            limit=MOST_HITS,
+            consistency_level="Session",
+        )
+        rows = sorted(rows, key=lambda row: (-row["taken"], row["key"]))[:count]
+        return [Hit(row["key"], 0.0, Path(unescaped(row["path"]))) for row in rows]
+
+    def folders(self) -> dict[str, int]:
+        """Milvus does not group: those of as many photos as it hands out at once."""
+        rows = self._index.connection.call(
+            "query",
+            self._index.name,
+            filter="",
+            output_fields=["path"],
+            limit=MOST_HITS,
+            consistency_level="Session",
+        )
+        return dict(Counter(str(Path(unescaped(row["path"])).parent) for row in rows))
+
+    @contextmanager
+    def writing(self) -> Iterator["MilvusLedger"]:
+        connection = Connection(self._index.connection.address, WRITING)
+        try:
+            yield MilvusLedger(connection)
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        self._index.connection.close()
+
+
+class MilvusLedger:
+    """What is done, as every writer of this collection has left it until now."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._index = MilvusIndex(connection)
+        self._shards = f"{self._index.name}_shards"
+
+    def below(self, place: str) -> dict[str, Known]:
+        rows = self._rows(self._index.name, place, milvus_rows.KNOWN)
+        return {unescaped(row["path"]): milvus_rows.known_of(row) for row in rows}
+
+    def made_before(self, photo: Photo) -> Embedded | None:
+        """Not looked for: Milvus would read every photo."""
+        return None
+
+    def put(self, photos: Iterable[tuple[Photo, Embedded]]) -> None:
+        self._index.put(
+            milvus_rows.row_of_photo(key_of(str(photo.path)), photo, embedded)
+            for photo, embedded in photos
+        )
+
+    def remove(self, paths: Iterable[str]) -> None:
+        self._index.remove(map(key_of, paths))
+
+    def finished(self, place: str) -> dict[str, FinishedShard]:
+        if not self._connection.call("has_collection", self._shards):
+            return {}
+        rows = self._rows(self._shards, place, ["path", "size", "modified", "photos", "broken"])
+        shards = [
+            FinishedShard(unescaped(row["path"]), *(row[name] for name in SHARD_NUMBERS))
+            for row in rows
+        ]
+        return {shard.path: shard for shard in shards}
+
+    def finish(self, shard: FinishedShard) -> None:
+        if not self._connection.call("has_collection", self._shards):
+            self._make_shards()
+        numbers = {name: getattr(shard, name) for name in SHARD_NUMBERS}
+        row = {"key": key_of(shard.path), "path": escaped(shard.path), "nothing": [0.0, 0.0]}
+        self._connection.call("upsert", self._shards, [{**row, **numbers}])
+
+    def settle(self) -> None:
+        self._index.settle()
+
+    def _make_shards(self) -> None:
+        schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field("key", DataType.VARCHAR, is_primary=True, max_length=64)
+        schema.add_field("path", DataType.VARCHAR, max_length=milvus_rows.LONGEST_PATH)
+        schema.add_field("nothing", DataType.FLOAT_VECTOR, dim=2)  # Milvus wants one
+        for name in SHARD_NUMBERS:
+            schema.add_field(name, DataType.INT64)
+        index = MilvusClient.prepare_index_params()
+        index.add_index("nothing", index_type="FLAT", metric_type="IP")
+        self._connection.call("create_collection", self._shards, schema=schema, index_params=index)
+
+    def _rows(self, name: str, place: str, fields: list[str]) -> list[dict[str, Any]]:
+        """However many; as of now, whoever wrote them."""
+        iterator = self._connection.call(
+            "query_iterator",
+            name,
+            filter=milvus_rows.below(place),
+            output_fields=fields,
+            batch_size=AT_ONCE,
+            consistency_level="Strong",
+        )
+        rows: list[dict[str, Any]] = []
+        while batch := iterator.next():
+            rows += batch
+        iterator.close()
+        return rows
+
+
+def key_of(path: str) -> str:
+    return hashlib.blake2b(os.fsencode(path), digest_size=16).hexdigest()
+
+
+def _since(second: int, allowed: str) -> str:
+    return f"taken >= {second}" + (f" and {allowed}" if allowed else "")
+
+
+def _properties(model: Model) -> dict[str, str]:
+    return {
+        "vsepp.format": FORMAT,
+        "vsepp.identity": model.identity,
+        "vsepp.folder": escaped(str(model.folder)),
+        "vsepp.dim": str(model.dim),
+        "vsepp.similarity": model.similarity,
+    }
+
+
+def _model(address: Address, properties: dict[str, str]) -> Model:
+    if "vsepp.identity" not in properties:
+        raise WrongRequest(f"{address} is a collection of another program. Choose another name.")
+    if properties["vsepp.format"] != FORMAT:
+        raise WrongRequest(
+            f"{address} was written by another version of vsepp (format "
+            f"{properties['vsepp.format']}, this one reads {FORMAT}). Update vsepp, or index anew."
+        )
+    return Model(
+        identity=properties["vsepp.identity"],
+        folder=Path(unescaped(properties["vsepp.folder"])),
+        dim=int(properties["vsepp.dim"]),
+        similarity=properties["vsepp.similarity"],
+    )
