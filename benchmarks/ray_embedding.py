@@ -2,24 +2,25 @@
 
     python benchmarks/ray_embedding.py            about ten minutes on two cores with nothing else to do
 
-Embeds the same photos of 640 x 480 in this process and on Ray's actors, in turn, with the model in the box.
-Ray's start-up is what a job of one photo for each worker takes, with Ray running already; how long Ray itself
-takes to start is given beside it. What remains of a whole job is compared with this process.
+Embeds the same photos in this process and on Ray's actors, in turn, with the model in the box. Ray's start-up
+is what a job of one photo for each worker takes, with Ray running already; how long Ray itself takes to
+start is given beside it. What remains of a whole job is compared with this process: in seconds on the wall,
+and in seconds of processors, which other programs on the machine disturb less.
 """
 
 import json
 import os
-import statistics
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import ray
-from index import DISTINCT, photo
 from records import write_record
+from rendered_photos import write_photos
+from timing import summary
 
 import vsepp
 from vsepp.search.embedding import EmbedPhotos
@@ -30,28 +31,32 @@ from vsepp.search.workers import Workers
 
 PHOTOS = 5_000
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Spent:
+    wall: float
+    processors: float
+
+    def __sub__(self, other: "Spent") -> "Spent":
+        return Spent(self.wall - other.wall, self.processors - other.processors)
 
 
 def main() -> None:
+    if os.getsid(0) != os.getpid():
+        os.execvp("setsid", ["setsid", "--wait", sys.executable, *sys.argv])  # to tell who is ours
     with tempfile.TemporaryDirectory() as name:
-        files = written(Path(name))
-        task = EmbedPhotos(vsepp.load())
-        started = time.perf_counter()
+        write_photos([Path(name) / "photos"], PHOTOS)
+        files = look_at(Path(name) / "photos").files
+        before = so_far()
         ray.init("local", include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-        init = time.perf_counter() - started
-        rounds = [one_round(task, files) for _ in range(ROUNDS)]
+        init = so_far() - before
+        rounds = [one_round(EmbedPhotos(vsepp.load()), files) for _ in range(ROUNDS)]
         ray.shutdown()
-    measured: dict[str, Any] = {
-        "photos": PHOTOS,
-        "n": ROUNDS,
-        "ray_itself_starts_in": round(init, 1),
-    }
+    measured: dict[str, Any] = {"photos": PHOTOS, "seconds_until_ray_runs": round(init.wall, 1)}
     for name in rounds[0]:
-        values = [one[name] for one in rounds]
-        measured[name] = {
-            "median": round(statistics.median(values), 3),
-            "spread": [round(min(values), 3), round(max(values), 3)],
-        }
+        measured[name] = summary([one[name] for one in rounds], digits=3)
     measured["load_average"] = [round(value, 1) for value in os.getloadavg()]
     print(json.dumps(measured, indent=2))
     write_record(Path(__file__), measured, ("ray", "onnxruntime"))
@@ -59,30 +64,38 @@ def main() -> None:
 
 def one_round(task: EmbedPhotos, files: list[File]) -> dict[str, float]:
     here, there = open_workers(None), open_workers("ray://local")
-    alone = seconds(here, task, files)
-    start_up = seconds(there, task, files[: os.cpu_count()])
-    whole = seconds(there, task, files)
+    alone = spent(here, task, files)
+    start_up = spent(there, task, files[: os.cpu_count()])
+    beyond = spent(there, task, files) - start_up
     return {
-        "seconds_here": alone,
-        "seconds_on_ray": whole,
-        "seconds_of_start_up": start_up,
-        "ray_beyond_start_up_to_here": (whole - start_up) / alone,
+        "seconds_here": alone.wall,
+        "seconds_of_start_up": start_up.wall,
+        "seconds_on_ray_beyond_start_up": beyond.wall,
+        "ray_to_here_on_the_wall": beyond.wall / alone.wall,
+        "processor_seconds_here": alone.processors,
+        "processor_seconds_on_ray_beyond_start_up": beyond.processors,
+        "ray_to_here_in_processor_seconds": beyond.processors / alone.processors,
     }
 
 
-def seconds(workers: Workers, task: EmbedPhotos, files: list[File]) -> float:
-    started = time.perf_counter()
+def spent(workers: Workers, task: EmbedPhotos, files: list[File]) -> Spent:
+    before = so_far()
     made = sum(len(made.photos) for made in workers.map(task, runs(files)))
     assert made == len(files)
-    return time.perf_counter() - started
+    return so_far() - before
 
 
-def written(folder: Path) -> list[File]:
-    generator = np.random.default_rng(0)
-    encoded = [photo(generator) for _ in range(DISTINCT)]
-    for number in range(PHOTOS):
-        (folder / f"{number:04d}.jpg").write_bytes(encoded[number % DISTINCT] + number.to_bytes(4))
-    return look_at(folder).files
+def so_far() -> Spent:
+    """Processes that have ended are counted by those that waited for them."""
+    ticks = 0
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            status = place.joinpath("stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        if int(status[3]) == os.getsid(0):
+            ticks += sum(map(int, status[11:15]))
+    return Spent(time.perf_counter(), ticks / TICKS)
 
 
 if __name__ == "__main__":
