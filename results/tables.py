@@ -140,6 +140,22 @@ def pictures_table() -> str:
     return "\n".join([*lines, f"| ours to the net alone | {' | '.join(ratios)} |"])
 
 
+def embedding_table() -> str:
+    measured = latest("embed")
+    lines = ["| way | photos/s | captions/s |\n|---|---:|---:|"]
+    for name, words in (
+        ("obvious", "torch, eager, photos one after another"),
+        ("sentence_transformers", "the same net in sentence-transformers"),
+        ("ours", "`vsepp.load()`"),
+        ("decode_plus_net", "decoding alone plus the net alone"),
+    ):
+        cells = (
+            spread(measured.get(f"{kind}_{name}_per_second")) for kind in ("photos", "captions")
+        )
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def order_table() -> str:
     order, cpu = latest("order-gpu"), latest("order")
     rows = {
@@ -277,6 +293,7 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
         "training": training_table,
         "whole run": whole_run_table,
         "pictures": pictures_table,
+        "embedding": embedding_table,
         "order": order_table,
         "order step": order_step_table,
         "evaluation": evaluation_table,
