@@ -25,7 +25,7 @@ from timing import summary
 import vsepp
 from vsepp.search.embedding import EmbedPhotos
 from vsepp.search.plugins import open_workers
-from vsepp.search.sources import look_at, runs
+from vsepp.search.sources import Run, look_at, runs
 from vsepp.search.walk import File
 from vsepp.search.workers import Workers
 
@@ -64,9 +64,10 @@ def main() -> None:
 
 def one_round(task: EmbedPhotos, files: list[File]) -> dict[str, float]:
     here, there = open_workers(None), open_workers("ray://local")
-    alone = spent(here, task, files)
-    start_up = spent(there, task, files[: os.cpu_count()])
-    beyond = spent(there, task, files) - start_up
+    everything = list(runs(files))
+    alone = spent(here, task, everything)
+    start_up = spent(there, task, [Run((file,)) for file in files[: os.cpu_count()]])
+    beyond = spent(there, task, everything) - start_up
     return {
         "seconds_here": alone.wall,
         "seconds_of_start_up": start_up.wall,
@@ -78,10 +79,10 @@ def one_round(task: EmbedPhotos, files: list[File]) -> dict[str, float]:
     }
 
 
-def spent(workers: Workers, task: EmbedPhotos, files: list[File]) -> Spent:
+def spent(workers: Workers, task: EmbedPhotos, parts: list[Run]) -> Spent:
     before = so_far()
-    made = sum(len(made.photos) for made in workers.map(task, runs(files)))
-    assert made == len(files)
+    made = sum(len(made.photos) for made in workers.map(task, parts))
+    assert made == sum(len(part.chosen) for part in parts)
     return so_far() - before
 
 

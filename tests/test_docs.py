@@ -36,10 +36,11 @@ def test_the_readmes_links_lead_somewhere():
     assert all((ROOT / link).exists() for link in links)
 
 
-def test_the_links_of_the_performance_page_lead_somewhere():
-    page = ROOT / "docs" / "performance.md"
-    links = re.findall(r"\]\(([^)]+)\)", page.read_text())
-    assert len(links) >= 8
+@pytest.mark.parametrize(("name", "count"), [("performance", 8), ("scale", 4), ("extend", 6)])
+def test_the_links_of_a_page_lead_somewhere(name, count):
+    page = ROOT / "docs" / f"{name}.md"
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", page.read_text()) if "://" not in link]
+    assert len(links) >= count
     assert all((page.parent / link).exists() for link in links)
 
 

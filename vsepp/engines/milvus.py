@@ -133,7 +133,7 @@ class MilvusIndex:
     def settle(self) -> None:
         """Give the collection the index that fits its size; while it is made, nothing can be found."""
         call = self.connection.call
-        wanted = index_parameters(len(self))
+        wanted = index_parameters(self.count("", "Strong"))
         (kind,) = {part.index_type for part in wanted}
         if call("describe_index", self.name, "vector")["index_type"] == kind:
             return

@@ -35,7 +35,7 @@ def batches(task: Task, items: list[Any], asked: Asked) -> Iterator[list[Any]]:
         Worker,
         fn_constructor_args=(task, asked.cpus),
         batch_size=1,
-        concurrency=asked.workers,
+        concurrency=min(asked.workers or 1, len(rows)),
         num_cpus=asked.cpus,
         num_gpus=asked.gpus,
     )
