@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_it_learns_new_words_and_keeps_the_old_ones(world, tmp_path):
-    once = ["phases.0.epochs=2", "phases.1.epochs=0", "averaging=0"]
+    once = ["phases.0.epochs=4", "phases.1.epochs=0", "averaging=0", "data.captions=1"]
     best = run(Recipe.load("default", once), world, tmp_path / "mine")
     box, mine = Snapshot.load(IN_THE_BOX), Snapshot.load(best.folder)
     old, new = box.vocabulary.words(), mine.vocabulary.words()
