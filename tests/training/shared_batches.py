@@ -1,5 +1,6 @@
 """What the processes of test_distributed.py do: all work twice, once shared and once alone, and compare."""
 
+from contextlib import nullcontext
 from functools import partial
 from itertools import cycle, product
 
@@ -19,7 +20,8 @@ from vsepp.equations.losses import LOSSES, max_of_hinges, sum_of_hinges
 from vsepp.evaluation.retrieval import embed, evaluate
 from vsepp.experiments.setup import with_features
 from vsepp.training.chunks import backward_in_chunks
-from vsepp.training.gradients import backward, sum_over
+from vsepp.training import sums
+from vsepp.training.gradients import backward
 from vsepp.training.loop import Phase, train, trained_parameters
 
 WORLD, NUMBERS = 4, (2, 4)  # two pairs of processes, then all four
@@ -30,6 +32,7 @@ WAYS = tuple(product(("sum", "mean"), (False, True), (None, 2)))  # reduction, m
 def compare_all(rank, folder):
     """Writes {name: how far apart at most}; `rank` is torchrun's number of this process."""
     join()
+    sums.LARGE = 100  # some of these small models' gradients travel alone
     apart = {}
     for number in NUMBERS:
         processes = groups_of(number, WORLD)
@@ -98,11 +101,12 @@ def gradients_apart(model, batch, loss, ways, processes):
     for who in (ALONE, processes):
         model.load_state_dict(before)
         model.zero_grad()
-        with who.as_one_batch():
+        whole = sums.SumOfGradients(who, trained_parameters(model))
+        with who.as_one_batch(), nullcontext() if chunk else whole.on_the_way():
             total = follow(
                 model, share_of(batch, who), loss, reduction, masked, processes=who
             ).sum()
-        sum_over(who, trained_parameters(model), total)
+        whole.finish(total)
         buffers = [value.double() for value in model.buffers()]
         found.append([total.double(), *(w.grad for w in trained_parameters(model)), *buffers])
     largest = max(float(tensor.abs().max()) for tensor in found[0])
@@ -133,7 +137,7 @@ def _batch_norms(processes):
             with who.as_one_batch():
                 out = layer(own)
             out.backward(pull[mine])
-            sum_over(who, list(layer.parameters()), torch.zeros(()))
+            sums.SumOfGradients(who, list(layer.parameters())).finish(torch.zeros(()))
             outcome = [who.gathered(out.detach(), len(rows)), who.gathered(own.grad, len(rows))]
             outcome += [p.grad for p in layer.parameters()]
             found.append(outcome + [b.double() for b in layer.buffers()])

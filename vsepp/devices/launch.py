@@ -4,18 +4,16 @@ import atexit
 import os
 import signal
 import threading
-from datetime import timedelta
 from types import FrameType
 
 import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from vsepp.devices.processes import ALONE, OthersGone, Processes
+from vsepp.devices.processes import ALONE, PATIENCE, OthersGone, Processes
 from vsepp.errors import WorkFailed, WrongRequest
 
 TOLD_BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-PATIENCE = timedelta(minutes=10)  # with a process that is alive and does not answer
 
 
 def join() -> Processes:

@@ -7,7 +7,8 @@ the last bit in all of them, so their weights stay equal without ever being comp
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -20,6 +21,7 @@ from vsepp.devices.shares import largest_share, share
 from vsepp.errors import WorkFailed, WrongRequest
 
 T = TypeVar("T")
+PATIENCE = timedelta(minutes=10)  # with a process that is alive and does not answer
 
 
 class OthersGone(WorkFailed):
@@ -64,6 +66,26 @@ class Processes:
         sums = message.split([tensor.numel() for tensor in tensors])
         for tensor, total in zip(tensors, sums, strict=True):
             tensor.copy_(total.view_as(tensor))
+
+    def begin_to_sum_up(self, tensor: Tensor) -> Callable[[], None]:
+        """`sum_up` of one tensor in the background; what is returned waits for its end."""
+        with self._talking():
+            work = dist.all_reduce(tensor, group=self.group, async_op=True)
+
+        def wait() -> None:
+            with self._talking():
+                work.wait()
+
+        return wait
+
+    def another_line(self) -> "Processes":
+        """The same processes; what they say here need not be in order with what they say elsewhere."""
+        if self.number == 1:
+            return self
+        ranks = dist.get_process_group_ranks(self.group or dist.group.WORLD)  # type: ignore[arg-type]
+        with self._talking():
+            line = dist.new_group(ranks, PATIENCE, use_local_synchronization=True)
+        return replace(self, group=line)
 
     def copy_from_first(self, tensors: Sequence[Tensor]) -> None:
         if self.number == 1:

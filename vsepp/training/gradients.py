@@ -1,9 +1,7 @@
 """From a batch to the gradient of its loss."""
 
-from collections.abc import Sequence
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from vsepp.data.batches import Batch
@@ -46,13 +44,3 @@ def reduced(per_pair: Tensor, reduction: Reduction, num_pairs: int) -> Tensor:
     """The loss of a batch, or what some of its pairs contribute to it."""
     # The release sums, Eq. 4 averages; under clipping the two train differently.
     return per_pair.sum() if reduction == "sum" else per_pair.sum() / num_pairs
-
-
-def sum_over(processes: Processes, weights: Sequence[nn.Parameter], loss: Tensor) -> None:
-    """From what each process contributed to the gradient, and to the loss, to the whole in all."""
-    if processes.number == 1:
-        return
-    for weight in weights:
-        if weight.grad is None:  # none of this process's pairs had a say in it
-            weight.grad = torch.zeros_like(weight)
-    processes.sum_up([*(weight.grad for weight in weights if weight.grad is not None), loss])

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -15,7 +16,8 @@ from vsepp.devices import ALONE, Processes
 from vsepp.equations.losses import Loss
 from vsepp.training.average import RunningAverage
 from vsepp.training.chunks import backward_in_chunks
-from vsepp.training.gradients import Reduction, backward, sum_over
+from vsepp.training.gradients import Reduction, backward
+from vsepp.training.sums import SumOfGradients
 
 Schedule = Literal["constant", "cosine"]
 NET, SHARE = "backbone.", "share"  # in the names of a net's weights; of the rate, in their group
@@ -102,6 +104,10 @@ def steps_and_epochs(
     follow: Callable[..., Tensor] = (
         partial(backward_in_chunks, chunk_size=chunk_size) if chunk_size else backward
     )
+    sums = SumOfGradients(processes, trained)
+    on_the_way: Callable[[], AbstractContextManager[object]] = (
+        nullcontext if chunk_size else sums.on_the_way  # chunks' gradients add up
+    )
     number = 0
     for place, phase in enumerate(phases):
         set_rate(optimizer, phase.rate(0))
@@ -118,10 +124,10 @@ def steps_and_epochs(
                     set_rate(optimizer, phase.rate(done / phase.epochs))
                 optimizer.zero_grad(set_to_none=True)
                 ways = phase.loss, reduction, mask_same_image
-                with processes.as_one_batch():
+                with processes.as_one_batch(), on_the_way():
                     per_pair = follow(model, batch.to(device), *ways, processes=processes)
                 loss = per_pair.sum()
-                sum_over(processes, trained, loss)
+                sums.finish(loss)
                 if gradient_clip > 0:
                     nn.utils.clip_grad_norm_(trained, gradient_clip)
                 optimizer.step()
