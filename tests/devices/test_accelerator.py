@@ -1,3 +1,8 @@
+import platform
+import resource
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -63,3 +68,29 @@ def test_lanes_run_in_the_order_that_was_asked_for():
     for _ in range(50):
         expected = 2 * (expected + 1)
     assert (numbers == expected).all()
+
+
+FREED_AND_ASKED_FOR = """
+import resource, sys, torch
+from vsepp.devices import prepare
+if sys.argv[1] == "prepared":
+    prepare(torch.device("cpu"))
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for number in range(16):
+    if number == 6:
+        before = faults()
+    parts = [torch.ones(10_000_000) for _ in range(2)]  # glibc's own limit is 32 MB
+    del parts
+print(faults() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another malloc than glibc's")
+def test_memory_that_a_step_frees_is_kept_for_the_next():
+    new_pages = {
+        way: int(subprocess.check_output([sys.executable, "-c", FREED_AND_ASKED_FOR, way]))
+        for way in ("prepared", "as it is")
+    }
+    all_pages = 10 * 2 * 40_000_000 // resource.getpagesize()
+    assert new_pages["prepared"] < all_pages / 3 < new_pages["as it is"]

@@ -19,8 +19,8 @@ from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import LOSSES, max_of_hinges, sum_of_hinges
 from vsepp.evaluation.retrieval import embed, evaluate
 from vsepp.experiments.setup import with_features
-from vsepp.training.chunks import backward_in_chunks
 from vsepp.training import sums
+from vsepp.training.chunks import backward_in_chunks
 from vsepp.training.gradients import backward
 from vsepp.training.loop import Phase, train, trained_parameters
 

@@ -99,11 +99,9 @@ class _BatchNorm(torch.autograd.Function):
             sums = torch.stack((by_weight, by_bias))
         by_weight, by_bias = sums.clone()
         ctx.processes.sum_up([sums])
-        # Directly, and through mean and var: factor pull + slope x + offset, all three per channel.
-        root = (var + ctx.eps).rsqrt()
-        factor, slope = weight * root, -weight * root**2 * sums[0] / ctx.count
-        offset = -factor * sums[1] / ctx.count - slope * mean
-        wide = (1, -1, *(1,) * (rows.dim() - 2))
-        by_rows = pull * factor.view(wide)
-        by_rows.addcmul_(rows, slope.view(wide)).add_(offset.view(wide))
-        return by_rows.to(rows.dtype), by_weight, by_bias, *(None,) * 5
+        # Directly: factor pull. Through mean and var: a batch norm again, with other weights.
+        factor = weight * (var + ctx.eps).rsqrt()
+        slope, offset = -factor * sums / ctx.count
+        by_rows = batch_norm(rows, mean, var, slope, offset, eps=ctx.eps)
+        by_rows.addcmul_(pull, factor.view(1, -1, *(1,) * (rows.dim() - 2)))
+        return by_rows, by_weight, by_bias, *(None,) * 5

@@ -82,9 +82,10 @@ class Processes:
         """The same processes; what they say here need not be in order with what they say elsewhere."""
         if self.number == 1:
             return self
-        ranks = dist.get_process_group_ranks(self.group or dist.group.WORLD)  # type: ignore[arg-type]
+        ranks = dist.get_process_group_ranks(self.group or dist.group.WORLD)
         with self._talking():
             line = dist.new_group(ranks, PATIENCE, use_local_synchronization=True)
+        assert isinstance(line, dist.ProcessGroup)  # this process is one of them
         return replace(self, group=line)
 
     def copy_from_first(self, tensors: Sequence[Tensor]) -> None:

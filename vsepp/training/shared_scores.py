@@ -4,14 +4,16 @@ A loss asks, for each pair, about its row and its column (Eqs. 5 and 6). So hard
 pairs of all processes, and nobody computes a score that none of its own pairs needs.
 """
 
-from typing import cast
+from typing import TypeGuard, cast
 
 import torch
 from torch import Tensor, nn
 
 from vsepp.data.batches import Batch
 from vsepp.devices import Processes
+from vsepp.encoders.caption import CaptionEncoder
 from vsepp.encoders.joint import JointEmbedding, Similarity
+from vsepp.training.fast_captions import StepByStep
 
 
 def scores_of_batch(model: nn.Module, batch: Batch, processes: Processes) -> Tensor:
@@ -22,8 +24,25 @@ def scores_of_batch(model: nn.Module, batch: Batch, processes: Processes) -> Ten
         return scores
     joint = cast(JointEmbedding, model)  # or whatever has two encoders and a similarity
     images = joint.embed_images(batch.images)
-    captions = joint.embed_captions(batch.words, batch.lengths)
+    captions = _captions(joint, batch)
     return scores_of_all(images, captions, len(batch.image_ids), joint.similarity, processes)
+
+
+def _captions(joint: JointEmbedding, batch: Batch) -> Tensor:
+    """On a CPU without a step spent on padding, as `fast.py` does it in one process."""
+    encoder = joint.caption_encoder
+    is_plain = batch.words.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+    if not is_plain or not len(batch) or not _is_the_papers(encoder):
+        return joint.embed_captions(batch.words, batch.lengths)
+    order = batch.lengths.argsort(descending=True, stable=True)
+    lengths = batch.lengths[order]
+    way = StepByStep(encoder)
+    vectors = way.finish(way.begin(batch.words[order], lengths, int(lengths[0])))
+    return vectors[order.argsort()]
+
+
+def _is_the_papers(encoder: nn.Module) -> TypeGuard[CaptionEncoder]:
+    return isinstance(encoder, CaptionEncoder) and encoder.is_the_papers
 
 
 def scores_of_all(
