@@ -61,7 +61,7 @@ def one_round(task: EmbedPhotos, files: list[File]) -> dict[str, float]:
         "seconds_here": alone,
         "seconds_of_start_up": start_up,
         "seconds_on_ray_beyond_start_up": beyond,
-        "ray_beyond_start_up_to_here": beyond / alone,
+        "ray_to_here_on_the_wall": beyond / alone,
     }
 
 

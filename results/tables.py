@@ -242,18 +242,49 @@ def indexing_table() -> str:
 
 
 def shared_training_table() -> str:
-    if not records_of("distributed"):
-        return "Not measured yet: `python benchmarks/distributed.py`, on two cores with nothing else to do."
-    measured = latest("distributed")
     lines = [
         "| recipe | pairs of a batch | one process, ms a step | two processes | times as fast | "
-        "others' share of the cores |\n|---|" + 5 * "---:|"
+        "if they exchanged nothing | others' share of the cores |\n|---|" + 6 * "---:|"
     ]
-    for recipe in ("demo-vse++", "scratch"):
-        row = measured[recipe]
+    measured = latest("distributed")
+    for recipe in ("demo-vse++", "scratch", "features", "f8k-vse++-rc-ft"):
+        if (row := measured.get(recipe)) is None:
+            continue
         times = (spread(row[name]) for name in ("one_process_ms", "two_processes_ms"))
-        cells = (*times, spread(row["times_as_fast"], 2), spread(row["others"], 2))
+        ratios = "times_as_fast", "times_as_fast_apart", "others"
+        cells = (*times, *(spread(row.get(name), 2) for name in ratios))
         lines.append(f"| `{recipe}` | {row['batch']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def ray_table() -> str:
+    measured = latest("ray_embedding")
+    rows = (
+        (f"{measured['photos']:,} photos in this process, seconds", "seconds_here", None),
+        ("until Ray's actors had a photo each, Ray running", "seconds_of_start_up", None),
+        ("all photos on Ray, beyond that", "seconds_on_ray_beyond_start_up", None),
+        ("the last to the first", "ray_to_here_on_the_wall", 2),
+    )
+    lines = [f"| {words} | {spread(measured[name], digits)} |" for words, name, digits in rows]
+    n, load = measured["seconds_here"]["n"], measured["load_average"][2]
+    lines.append(f"| Ray's own start | {measured['seconds_until_ray_runs']} |")
+    return "\n".join(
+        [f"| n = {n}, load {load} | median (smallest to largest) |\n|---|---:|", *lines]
+    )
+
+
+def milvus_table() -> str:
+    measured = latest("milvus")
+    lines = [
+        f"| {measured['photos']:,} photos | a file stores, photos/s | Milvus stores | "
+        "a search with HNSW, ms (worst) | with IVF_SQ8 |\n|---|" + 4 * "---:|"
+    ]
+    for dim in (128, 1024):
+        found = measured[f"{dim}_dimensions"]
+        rates = (f"{found[where]['photos_per_second']:,}" for where in ("file", "milvus"))
+        searches = (found["milvus"][name]["search_ms"] for name in ("HNSW", "IVF_SQ8"))
+        cells = (f"{taken['median']} ({taken['worst']})" for taken in searches)
+        lines.append(f"| {dim:,} dimensions | {' | '.join((*rates, *cells))} |")
     return "\n".join(lines)
 
 
@@ -303,6 +334,8 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/scale.md": {
         "two processes": shared_training_table,
+        "ray": ray_table,
+        "milvus": milvus_table,
     },
 }
 
