@@ -102,7 +102,7 @@ def gradients_apart(model, batch, loss, ways, processes):
         model.load_state_dict(before)
         model.zero_grad()
         whole = sums.SumOfGradients(who, trained_parameters(model))
-        with who.as_one_batch(), nullcontext() if chunk else whole.on_the_way():
+        with nullcontext() if chunk else whole.on_the_way():
             total = follow(
                 model, share_of(batch, who), loss, reduction, masked, processes=who
             ).sum()

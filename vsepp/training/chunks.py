@@ -41,7 +41,7 @@ def backward_in_chunks(
     starts = range(0, processes.largest_share(num_pairs), chunk_size)
     chunks = [_part(batch, start, chunk_size) for start in starts]
     images, captions = (
-        _Side(embed, chunks, device)
+        _Side(embed, chunks, device, processes)
         for embed in (
             lambda chunk: model.embed_images(chunk.images),
             lambda chunk: model.embed_captions(chunk.words, chunk.lengths),
@@ -61,14 +61,18 @@ class _Side:
     """The vectors of all images, or of all captions, as leaves whose gradient can be passed on."""
 
     def __init__(
-        self, embed: Callable[[Batch], Tensor], chunks: list[Batch], device: torch.device
+        self,
+        embed: Callable[[Batch], Tensor],
+        chunks: list[Batch],
+        device: torch.device,
+        processes: Processes,
     ) -> None:
-        self.embed, self.chunks, self.device = embed, chunks, device
+        self.embed, self.chunks, self.device, self.processes = embed, chunks, device, processes
         self.dice = []
         vectors = []
         for chunk in chunks:
             self.dice.append(_Dice.on(device))
-            with torch.no_grad():
+            with torch.no_grad(), processes.as_one_batch():
                 vectors.append(embed(chunk.to(device)))
         self.vectors = torch.cat(vectors).requires_grad_()
 
@@ -76,7 +80,7 @@ class _Side:
         assert self.vectors.grad is not None
         shares = self.vectors.grad.split([len(chunk) for chunk in self.chunks])
         for chunk, dice, share in zip(self.chunks, self.dice, shares, strict=True):
-            with dice.thrown_again():
+            with dice.thrown_again(), self.processes.as_one_batch():
                 vectors = self.embed(chunk.to(self.device))
             vectors.backward(share)
 

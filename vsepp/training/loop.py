@@ -124,7 +124,7 @@ def steps_and_epochs(
                     set_rate(optimizer, phase.rate(done / phase.epochs))
                 optimizer.zero_grad(set_to_none=True)
                 ways = phase.loss, reduction, mask_same_image
-                with processes.as_one_batch(), on_the_way():
+                with on_the_way():
                     per_pair = follow(model, batch.to(device), *ways, processes=processes)
                 loss = per_pair.sum()
                 sums.finish(loss)

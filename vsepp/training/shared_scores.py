@@ -23,17 +23,19 @@ def scores_of_batch(model: nn.Module, batch: Batch, processes: Processes) -> Ten
         scores: Tensor = model(batch)
         return scores
     joint = cast(JointEmbedding, model)  # or whatever has two encoders and a similarity
-    images = joint.embed_images(batch.images)
-    captions = _captions(joint, batch)
+    with processes.as_one_batch():  # as short as can be: it looks at every call of torch
+        images = joint.embed_images(batch.images)
+    captions = _captions(joint, batch, processes)
     return scores_of_all(images, captions, len(batch.image_ids), joint.similarity, processes)
 
 
-def _captions(joint: JointEmbedding, batch: Batch) -> Tensor:
+def _captions(joint: JointEmbedding, batch: Batch, processes: Processes) -> Tensor:
     """On a CPU without a step spent on padding, as `fast.py` does it in one process."""
     encoder = joint.caption_encoder
     is_plain = batch.words.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
     if not is_plain or not len(batch) or not _is_the_papers(encoder):
-        return joint.embed_captions(batch.words, batch.lengths)
+        with processes.as_one_batch():
+            return joint.embed_captions(batch.words, batch.lengths)
     order = batch.lengths.argsort(descending=True, stable=True)
     lengths = batch.lengths[order]
     way = StepByStep(encoder)
