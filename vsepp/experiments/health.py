@@ -12,7 +12,9 @@ from vsepp.experiments.recipe import PhaseKeys, Recipe
 from vsepp.training.loop import Epoch
 
 STUCK = 500  # steps; a young model may lie on one point for a while, and leave it
-RISING = 1.05  # times the best recall before: the order among its vectors improves, and it may leave
+RISING = (
+    1.05  # times the best recall before: the order among its vectors improves, and it may leave
+)
 
 
 class HealthCheck:
