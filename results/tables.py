@@ -241,6 +241,30 @@ def indexing_table() -> str:
     return "\n".join(lines)
 
 
+def cutoff_table() -> str:
+    """What is shown and what is hidden, by the size of the collection."""
+    sizes = latest("cutoff")["sizes"]
+    rows = (
+        ("40 everyday queries: recall", "everyday", "recall"),
+        ("their precision", "everyday", "precision"),
+        ("photos shown for one, on average", "everyday", "shown"),
+        ("photos whose captions have it", "everyday", "right"),
+        ("frequent words: recall", "words", "recall"),
+        ("average precision of their ranking", "words", "average_precision"),
+        ("whole captions: right photos of the first ten that are shown", "captions", "kept"),
+        ("50 foreign queries: photos shown, median", "foreign", "median"),
+        ("nine of ten show at most", "foreign", "nine_of_ten_at_most"),
+        ("everyday words, photos of them taken away: median", "absent", "median"),
+        ("most", "absent", "most"),
+    )
+    head = " | ".join(f"{int(size):,} photos" for size in sizes)
+    lines = [f"| what | {head} |\n|---|{len(sizes) * '---:|'}"]
+    for words, part, name in rows:
+        cells = (f"{ways['ours'][part][name]:g} ({ways['simple'][part][name]:g})" for ways in sizes.values())  # fmt: skip
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def shared_training_table() -> str:
     if not records_of("distributed"):
         return "Not measured yet: `python benchmarks/distributed.py`, on two cores with nothing else to do."
@@ -300,6 +324,9 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
         "large batch": large_batch_table,
         "search": search_table,
         "indexing": indexing_table,
+    },
+    "docs/search.md": {
+        "cut-off": cutoff_table,
     },
     "docs/scale.md": {
         "two processes": shared_training_table,
