@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from vsepp.search.compose import MINUS, PHOTO, WORDS, Kind, Question, composed
 from vsepp.search.cutoff import NUM_QUERIES, SHARES, Cutoffs, lowest_score, scores_by_chance
 from vsepp.search.expected import Expected, of_photo
 from vsepp.search.photos import Model
+from vsepp.search.similarity import SIMILARITIES
 
 DIM = 16
 SENSE, NONSENSE = Expected(1.0, 1, 0.2), Expected(1.0, 1, 0.0)
@@ -155,6 +158,17 @@ def test_more_is_shown_where_more_is_expected(known, share, size, seed):
     assert lowest_score(background, found, Expected(known, 2, 1.0), size) <= lowest
     assert lowest_score(background, found, Expected(known, 2, share), 2 * size) >= lowest
     assert lowest_score(background, found, Expected(known, 6, share), size) <= lowest
+
+
+@pytest.mark.parametrize("similarity", ["order_similarity", "negative_distance"])
+def test_scores_may_be_of_any_scale(similarity):
+    store = Dogs(1000, clearly=0.6)
+    store.model = replace(Store.model, similarity=similarity)
+    scores = SIMILARITIES[similarity](store.sample(1000), DOG[None])[:, 0]
+    lowest = Cutoffs(store, random_texts).of(asked(DOG, expected=SENSE), 1000)
+    assert lowest < 0
+    assert (scores >= lowest)[::5].mean() > 0.6
+    assert (scores >= lowest).mean() < 0.4
 
 
 def test_every_kind_of_query_has_its_background():
