@@ -1,40 +1,38 @@
 """The experiments on Flickr8k, part by part:
 
-    python results/flickr8k.py PART... --data flickr8k --weights FILE [--words FILE] [--into runs] [--seeds 3]
+    python results/flickr8k.py PART... --data flickr8k --weights FILE [--words FILE] [--into runs] [--seeds 0,1,2]
 
-PART is one of those below, or `all`. Every experiment is a `vsepp reproduce` whose command its result says; here many run
-in one process, and what a frozen net makes of a crop is kept from one to the next, which changes nothing but the time.
-Results go to results/f8k/, one file each; what is there already is not repeated.
+PART is one of those below, or `all`. Every experiment is a `vsepp reproduce` whose command its result says. Here one
+process for each seed runs them all, and keeps what it need not make twice. Results go to results/f8k/, one file an
+experiment, to which a seed can be added later; what is there already is not repeated.
 """
 
 import argparse
 import json
 import platform
+import re
 import subprocess
+import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import timm
 import torch
-from torch import Tensor
+from kept import kept_between_runs
 
-from vsepp.data.batches import Batches, Pairs
-from vsepp.encoders.image import ImageEncoder
-from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WorkFailed
-from vsepp.experiments import setup
+from vsepp.experiments.journal import METRICS
 from vsepp.experiments.opening import open_checked
 from vsepp.experiments.reproduce import reproduce
-from vsepp.training import fast, material
 
 ROOT = Path(__file__).parents[1]
 MODELS, CROPS = ("vse0", "vse0-norms", "vse++", "order0", "order++"), ("1c", "10c", "rc", "rc-ft")
 SUM, MAX = "f8k-vse0-norms-1c", "f8k-vse++-1c"  # both norms: only the loss tells them apart
+
+
+WORDS = {"f8k-best": ("model.word_vectors=FILE",)}
 
 
 @dataclass(frozen=True)
@@ -43,8 +41,9 @@ class Experiment:
     recipe: str
     changes: tuple[str, ...] = ()
 
-    def command(self, seeds: int) -> str:
-        sets = [*self.changes, "model.weights=FILE", f"seeds={seeds}"]
+    @property
+    def command(self) -> str:
+        sets = [*self.changes, "model.weights=FILE", *WORDS.get(self.recipe, ()), "seeds=3"]
         words = " ".join(
             f"--set '{change}'" if "[" in change else f"--set {change}" for change in sets
         )
@@ -86,17 +85,18 @@ PARTS: dict[str, list[Experiment]] = {
 
 def main() -> None:
     asked = arguments()
-    data = open_checked(asked.data, "stop")
-    parts = PARTS if "all" in asked.parts else {part: PARTS[part] for part in asked.parts}
-    with frozen_features_kept():
-        for part, experiments in parts.items():
-            for experiment in experiments:
-                file = ROOT / "results" / "f8k" / f"{part}-{experiment.name}.json"
-                if not file.exists():
-                    file.parent.mkdir(exist_ok=True)
-                    file.write_text(
-                        json.dumps(measured(experiment, part, data, asked), indent=2) + "\n"
-                    )
+    if len(asked.seeds) > 1:
+        alike = [word for word in sys.argv if word != "--seeds" and word != ",".join(asked.seeds)]
+        side_by_side = [
+            subprocess.Popen([sys.executable, *alike, "--seeds", seed]) for seed in asked.seeds
+        ]
+        for process in side_by_side:
+            process.wait()
+    else:
+        with kept_between_runs():
+            run_all(asked, asked.seeds[0])
+    if not asked.more:  # with other settings, it would be another experiment's result
+        gather(asked.into)
 
 
 def arguments() -> argparse.Namespace:
@@ -106,35 +106,92 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--weights", required=True)
     parser.add_argument("--words", default="")
     parser.add_argument("--into", type=Path, default=Path("runs"))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=lambda text: text.split(","), default=["0", "1", "2"])
+    parser.add_argument(
+        "--only", default="", help="experiments whose name this pattern is found in"
+    )
     parser.add_argument("--set", action="append", default=[], dest="more", help="for a quick look")
     return parser.parse_args()
 
 
-def measured(
-    experiment: Experiment, part: str, data: Any, asked: argparse.Namespace
+def run_all(asked: argparse.Namespace, seed: str) -> None:
+    data = open_checked(asked.data, "stop")
+    for part in PARTS if "all" in asked.parts else asked.parts:
+        for experiment in PARTS[part]:
+            folder = asked.into / f"seed{seed}" / part
+            if re.search(asked.only, experiment.name) and seed not in seeds_of(part, experiment):
+                # Rows of the grid start from one another; the others have folders of their own.
+                into = folder if part in ("grid", "best") else folder / experiment.name
+                into.mkdir(parents=True, exist_ok=True)
+                found = outcome(experiment, data, into, seed, asked)
+                (folder / f"{experiment.name}.result").write_text(json.dumps(found))
+                print(f"{part} {experiment.name} seed {seed}: {told(found)}", flush=True)
+
+
+def seeds_of(part: str, experiment: Experiment) -> list[str]:
+    file = place_of(part, experiment)
+    return list(json.loads(file.read_text())["runs"]) if file.exists() else []
+
+
+def place_of(part: str, experiment: Experiment) -> Path:
+    return ROOT / "results" / "f8k" / f"{part}-{experiment.name}.json"
+
+
+def outcome(
+    experiment: Experiment, data: Any, into: Path, seed: str, asked: argparse.Namespace
 ) -> dict[str, Any]:
-    # Rows of the grid start from one another; the others have folders of their own.
-    into = asked.into / part if part in ("grid", "best") else asked.into / part / experiment.name
-    into.mkdir(parents=True, exist_ok=True)
-    changes = [*experiment.changes, f"model.weights={asked.weights}", f"seeds={asked.seeds}"]
-    words = [f"model.word_vectors={asked.words}"] if experiment.recipe == "f8k-best" else []
+    changes = [
+        *experiment.changes,
+        f"model.weights={asked.weights}",
+        f"seed={seed}",
+        "graphs=false",
+    ]
+    if experiment.recipe in WORDS:
+        changes.append(f"model.word_vectors={asked.words}")
     started = time.perf_counter()
+    folder = into / (experiment.recipe + (f"-seed{seed}" if seed != "0" else ""))
     try:
-        found = reproduce(
-            experiment.recipe, data, into, [*changes, *words, "graphs=false", *asked.more]
-        )
-        outcome: dict[str, Any] = {"runs": found.as_dict()["runs"]}
+        report = reproduce(experiment.recipe, data, into, [*changes, *asked.more])
+        found: dict[str, Any] = {"test": report.as_dict()["runs"][0]}
     except WorkFailed as error:  # a collapse is a result, too
-        outcome = {"failed": str(error).splitlines()[0]}
+        found = {"failed": str(error).splitlines()[0]}
+    seconds = round(time.perf_counter() - started, 1)
+    metrics = folder / METRICS  # there is none where the model to start from has failed
+    epochs = list(map(json.loads, metrics.read_text().splitlines() if metrics.exists() else ()))
+    curve = [round(epoch["validation"]["rsum"], 2) for epoch in epochs]
+    pace = [round(epoch["seconds"], 2) for epoch in epochs]
+    return {**found, "validation": curve, "seconds_of_epochs": pace, "seconds": seconds}
+
+
+def told(found: dict[str, Any]) -> str:
+    result = f"{found['test']['rsum']:.1f}" if "test" in found else found["failed"]
+    return f"{result} (val {max(found['validation'], default=0)}) in {found['seconds']} s"
+
+
+def gather(runs: Path) -> None:
+    """What the processes found joins what other seeds have found before."""
+    for part, experiments in PARTS.items():
+        for experiment in experiments:
+            found = sorted(runs.glob(f"seed*/{part}/{experiment.name}.result"))
+            if found:
+                file = place_of(part, experiment)
+                before = json.loads(file.read_text())["runs"] if file.exists() else {}
+                now = {
+                    of.parts[-3].removeprefix("seed"): json.loads(of.read_text()) for of in found
+                }
+                about = {"command": experiment.command, **circumstances()}
+                content = {**about, "runs": dict(sorted((before | now).items()))}
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def circumstances() -> dict[str, Any]:
+    packages = {"torch": torch.__version__, "timm": timm.__version__}
     return {
-        "command": experiment.command(asked.seeds),
         "commit": git("rev-parse", "--short", "HEAD"),
         "hardware": hardware(),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__, "timm": timm.__version__},
-        "seconds": round(time.perf_counter() - started, 1),
-        **outcome,
-    }  # fmt: skip
+        "versions": {"python": platform.python_version(), **packages},
+    }
 
 
 def hardware() -> str:
@@ -143,65 +200,6 @@ def hardware() -> str:
 
 def git(*words: str) -> str:
     return subprocess.run(["git", *words], capture_output=True, text=True, cwd=ROOT).stdout.strip()
-
-
-@contextmanager
-def frozen_features_kept() -> Iterator[None]:
-    """Models of one seed look at the same crops of the same frozen net: once is enough."""
-    before = setup.with_features, fast.material_for
-    setup.with_features, fast.material_for = FixedCrops(setup.with_features), material_kept
-    try:
-        yield
-    finally:
-        setup.with_features, fast.material_for = before
-
-
-class FixedCrops:
-    def __init__(self, make: Any) -> None:
-        self.make = make
-        self.kept: dict[Any, Tensor] = {}
-
-    def __call__(self, model: JointEmbedding, pairs: Pairs, *others: Any) -> Pairs:
-        if pairs.features is not None:
-            return pairs
-        key = pairs.view, pairs.items[0].key, len(pairs.items)
-        if key not in self.kept:
-            self.kept[key] = self.make(model, pairs, *others).features
-        return pairs.with_features(self.kept[key])
-
-
-class RandomCrops(material.Crops):
-    """Random crops of a frozen net, which come again with the same seed, epoch and batches."""
-
-    kept: ClassVar[
-        dict[Any, list[Tensor]]
-    ] = {}  # in halves: Flickr8k's 20 epochs take 1.5 GB a seed
-
-    def fill(self, order: np.ndarray, counts: Sequence[int]) -> Iterator[None]:
-        key = self.batches.seed, self.batches.epoch, self.batches.crop, tuple(counts)
-        if key not in self.kept:
-            rows = []
-            for count, _ in zip(counts, super().fill(order, counts), strict=True):
-                assert self.table is not None
-                rows.append(self.table[:count].half())
-                yield
-            self.kept[key] = rows
-            return
-        for part in self.kept[key]:
-            if self.table is None:
-                self.table = part.new_empty(
-                    self.size * self.per_step, part.shape[1], dtype=torch.float32
-                )
-            self.table[: len(part)] = part
-            yield
-
-
-def material_kept(
-    encoder: ImageEncoder, batches: Batches, per_step: int, device: torch.device
-) -> material.Material:
-    if batches.pairs.features is None and not encoder.finetune:
-        return RandomCrops(encoder, batches, per_step, device)
-    return material.material_for(encoder, batches, per_step, device)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ def in_processes(number, function, *args):
 
 
 def _one_of_them(rank, place, function, args):
-    os.environ.update(place, RANK=str(rank), LOCAL_RANK=str(rank))
+    # One GPU cannot be shared; the tests are about processes, not about what computes.
+    os.environ.update(place, RANK=str(rank), LOCAL_RANK=str(rank), CUDA_VISIBLE_DEVICES="")
     torch.set_num_threads(1)
     faulthandler.enable()
     function(rank, *args)

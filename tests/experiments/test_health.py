@@ -9,8 +9,10 @@ from vsepp.data.collections import open_data
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.collapse import concentration, has_collapsed
+from vsepp.experiments.health import HealthCheck
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
+from vsepp.training.loop import Epoch
 
 SMALL = ("batch_size=64", "model.dim=32", "model.word_dim=16", "loss.margin=0.2")
 
@@ -42,6 +44,29 @@ def test_collapse_takes_both_sides(seed):
     assert not has_collapsed(point, spread)
     assert not has_collapsed(spread, point)
     assert not has_collapsed(spread, spread)
+
+
+def stopped_in_epoch(recalls):
+    """The epoch in which a run is stopped whose vectors lie on one point all the time; 0: in none."""
+    point = torch.ones(40, 8)
+    check = HealthCheck(Recipe.load("demo-vse++", ["phases.0.loss=max_of_hinges"]))
+    for number, rsum in enumerate(recalls, 1):
+        try:
+            check.look(Epoch(number, 1, 1e-3, 0.4, 30_000, 1.0), 235, point, point, rsum)
+        except WorkFailed:
+            return number
+    return 0
+
+
+def test_a_run_on_one_point_goes_on_while_its_recall_rises():
+    # Seen on Flickr8k, where such runs took off in the end.
+    assert not stopped_in_epoch([12, 25, 43, 93, 131, 170, 196, 215, 220])
+    assert not stopped_in_epoch([125, 132, 136, 139, 143, 146, 150])  # little by little
+
+
+def test_a_run_on_one_point_whose_recall_stays_is_stopped():
+    assert stopped_in_epoch([3.2, 3.3, 3.1, 3.2]) == 4
+    assert stopped_in_epoch([12, 25, 24, 25, 26]) == 5
 
 
 @pytest.mark.slow

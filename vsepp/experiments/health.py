@@ -12,7 +12,7 @@ from vsepp.experiments.recipe import PhaseKeys, Recipe
 from vsepp.training.loop import Epoch
 
 STUCK = 500  # steps; a young model may lie on one point for a while, and leave it
-RISING = 1.2  # times the best recall so far: it is about to leave
+RISING = 1.05  # times the best recall before: the order among its vectors improves, and it may leave
 
 
 class HealthCheck:
@@ -21,7 +21,7 @@ class HealthCheck:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self._steps_on_one_point = 0
-        self._best = 0.0
+        self._to_beat = 0.0
 
     def look(
         self, epoch: Epoch, num_steps: int, images: Tensor, captions: Tensor, rsum: float
@@ -33,10 +33,12 @@ class HealthCheck:
                 f"Train again with a lower rate:\n  {_slower(epoch, self.recipe)}"
             )
         loss = self.recipe.phases[epoch.phase - 1].loss
-        is_rising, self._best = rsum > RISING * self._best, max(rsum, self._best)
-        is_on_one_point = loss != "sum_of_hinges" and has_collapsed(images, captions)
-        is_on_one_point = is_on_one_point and not is_rising
-        self._steps_on_one_point = is_on_one_point * (self._steps_on_one_point + num_steps)
+        if loss != "sum_of_hinges" and has_collapsed(images, captions):
+            self._steps_on_one_point += num_steps
+        else:
+            self._steps_on_one_point = 0
+        if rsum > RISING * self._to_beat:  # in one epoch, or little by little
+            self._to_beat, self._steps_on_one_point = rsum, 0
         if self._steps_on_one_point >= STUCK:
             raise WorkFailed(
                 f"The model has collapsed by epoch {epoch.number}: all pictures and all captions lie "

@@ -56,10 +56,6 @@ class LossKeys:
     inner_radius: float = 0.5  # of pairwise_hinge
     outer_radius: float = 1.0
     nested: tuple[int, ...] = ()  # the vectors' first so many numbers have the loss, too
-    teacher: str = (
-        ""  # .npy of another model's unit vectors, one for each training caption, in order
-    )
-    teacher_weight: float = 1.0
 
 
 @dataclass(frozen=True)
