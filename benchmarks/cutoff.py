@@ -8,9 +8,10 @@ captions keep quiet about the grass, it counts as wrongly found). For a whole ca
 first ten. What should not be found: words about things that are not there, words that the model does not know, and
 everyday words once all photos that mention their things are taken away.
 
-Beside the search stands a simpler one: texts as the model embeds them, and one bar for all queries of a length, so high that
-random words reach it for five photos of the collection, or one in 200. The constants of vsepp.search.cutoff, expected and
-telling were chosen on the validation split.
+Beside the search stands a simpler one: texts as the model embeds them, unknown words left as they are, and one bar for all
+queries of a length, so high that random words reach it for five photos of the collection, or one in 200. The constants of
+vsepp.search.cutoff, expected and telling were chosen on the validation photos, but with the same everyday and foreign
+queries: benchmarks/LOG.md has others.
 """
 
 import json
