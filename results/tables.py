@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from flickr8k_tables import TABLES as FLICKR8K
+
 ROOT = Path(__file__).parents[1]
 NETS = {"small": "a small net at 64 pixels", "lite0": "EfficientNet-Lite0 at 224"}
 COLUMNS = ("r1", "r5", "r10", "median_rank")
@@ -330,6 +332,7 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/search.md": {
         "cut-off": cutoff_table,
     },
+    "docs/results.md": FLICKR8K,
     "docs/scale.md": {
         "two processes": shared_training_table,
     },
