@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from flickr8k_tables import TABLES as FLICKR8K
+
 ROOT = Path(__file__).parents[1]
 NETS = {"small": "a small net at 64 pixels", "lite0": "EfficientNet-Lite0 at 224"}
 COLUMNS = ("r1", "r5", "r10", "median_rank")
@@ -241,6 +243,32 @@ def indexing_table() -> str:
     return "\n".join(lines)
 
 
+def cutoff_table() -> str:
+    """What is shown and what is hidden, by the size of the collection."""
+    sizes = latest("cutoff")["sizes"]
+    rows = (
+        ("40 everyday queries: recall", "everyday", "recall", 2),
+        ("their precision", "everyday", "precision", 2),
+        ("photos shown for one, on average", "everyday", "shown", 1),
+        ("frequent words: recall", "words", "recall", 2),
+        ("average precision of their ranking", "words", "average_precision", 2),
+        ("whole captions: right photos of the first ten that are shown", "captions", "kept", 3),
+        ("50 foreign queries: photos shown, median", "foreign", "median", 0),
+        ("nine of ten show at most", "foreign", "nine_of_ten_at_most", 0),
+        ("everyday words, photos of them taken away: median", "absent", "median", 0),
+        ("most", "absent", "most", 0),
+    )
+    head = " | ".join(f"{int(size):,} photos" for size in sizes)
+    lines = [f"| what | {head} |\n|---|{len(sizes) * '---:|'}"]
+    for words, part, name, digits in rows:
+        pairs = ([ways[way][part][name] for way in ("ours", "simple")] for ways in sizes.values())
+        cells = (f"{now:,.{digits}f} ({before:,.{digits}f})" for now, before in pairs)
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    right = (f"{ways['ours']['everyday']['right']:,.1f}" for ways in sizes.values())
+    lines.insert(4, f"| photos whose captions have its words | {' | '.join(right)} |")
+    return "\n".join(lines)
+
+
 def shared_training_table() -> str:
     lines = [
         "| recipe | pairs of a batch | one process, ms a step | two processes | times as fast | "
@@ -332,6 +360,10 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
         "search": search_table,
         "indexing": indexing_table,
     },
+    "docs/search.md": {
+        "cut-off": cutoff_table,
+    },
+    "docs/results.md": FLICKR8K,
     "docs/scale.md": {
         "two processes": shared_training_table,
         "ray": ray_table,

@@ -133,3 +133,12 @@ def test_new_words_come_behind_those_that_are_known(tmp_path):
     after.save(tmp_path / "tokenizer.json")
     assert Vocabulary.load(tmp_path / "tokenizer.json").encode(["cat"]) == after.encode(["cat"])
     assert before.extended(["a dog"]) is before
+
+
+def test_the_place_of_a_word_counts_the_more_frequent_ones():
+    words = Vocabulary.learn(["a dog runs", "a dog", "a cat"])
+    assert [words.place(word) for word in words.words()] == [0, 1, 2, 3]
+    assert words.place("DOG") == words.place("ｄｏｇ") == 1
+    assert words.place("zebra") is None
+    released = Vocabulary.of_ids(dict(zip((*SPECIALS, "dog"), range(5), strict=True)), "treebank")
+    assert (released.place("dog"), released.place("cat")) == (0, None)

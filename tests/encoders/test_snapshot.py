@@ -136,7 +136,8 @@ def test_half_precision_is_half_the_size_and_the_same_model(backbone, tmp_path):
     plan = Architecture(num_words=len(vocabulary), backbone=backbone, **keys)
     torch.manual_seed(0)
     snapshot = Snapshot(JointEmbedding.build(plan).eval(), vocabulary, plan)
-    single, half = snapshot.save(tmp_path / "single"), snapshot.save(tmp_path / "half", half=True)
+    single = snapshot.save(tmp_path / "single", graphs=False)
+    half = snapshot.save(tmp_path / "half", half=True)
     sizes = [(folder / "model.safetensors").stat().st_size for folder in (single, half)]
     assert sizes[1] < 0.55 * sizes[0]
     stored = load_file(half / "model.safetensors")

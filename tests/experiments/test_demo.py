@@ -11,11 +11,24 @@ from vsepp.search.collection import Collection
 pytestmark = pytest.mark.slow
 
 
-def test_the_demo_end_to_end(tmp_path, monkeypatch):
-    """In a world of 160 scenes, which is too small for the models to tell the story."""
+@pytest.fixture
+def visits(monkeypatch):
+    """A world of 160 scenes, too small for the models to tell the story, and what its server answers."""
+    answers = []
+
+    def visit(app, door):
+        """Take the place of the endless loop: ask once."""
+        with TestClient(app, "http://127.0.0.1") as client:
+            answers.append(client.get("/api/health").json())
+
     monkeypatch.setattr("vsepp.experiments.demo.WORLD", "shapes:160")
-    words = ["demo", "--no-serve", "--json", "--seed", "1", "--out", str(tmp_path)]
-    done = CliRunner().invoke(app, words)
+    monkeypatch.setattr("vsepp.service.serve._run", visit)
+    return answers
+
+
+def test_the_demo_end_to_end_and_a_second_one_starts_anew(tmp_path, visits):
+    words = ["demo", "--seed", "1", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, [*words, "--json", "--serve"])
     assert done.exit_code == 0, done.stderr
     result = json.loads(done.stdout)
     assert [row["name"] for row in result["rows"]] == ["VSE0", "VSE0 (both norms)", "VSE++"]
@@ -32,27 +45,12 @@ def test_the_demo_end_to_end(tmp_path, monkeypatch):
         assert scenes.embedder.folder == tmp_path / "demo-vse++"
         (found,) = scenes.search("a red circle", k=1, min_score=-9)
         assert found.path.parent == tmp_path / "scenes"
-
-
-def test_it_serves_its_scenes_and_a_second_demo_starts_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr("vsepp.experiments.demo.WORLD", "shapes:160")
-    answers = []
-
-    def visit(app, door):
-        """Take the place of the endless loop: ask once."""
-        with TestClient(app, "http://127.0.0.1") as client:
-            answers.append(client.get("/api/health").json())
-
-    monkeypatch.setattr("vsepp.service.serve._run", visit)
-    words = ["demo", "--seed", "1", "--out", str(tmp_path)]
-    done = CliRunner().invoke(app, [*words, "--json", "--serve"])
-    assert done.exit_code == 0, done.stderr
-    assert json.loads(done.stdout)["collection"] == str(tmp_path / "scenes.vse")
+    assert result["collection"] == str(tmp_path / "scenes.vse")
     assert "http://127.0.0.1:" in done.stderr
-    assert answers == [{"status": "ok", "photos": 20}]
+    assert visits == [{"status": "ok", "photos": 20}]
 
     again = CliRunner().invoke(app, words)  # no terminal: not served
     assert again.exit_code == 0, again.stderr
     assert "caption retrieval" in again.stdout
     assert f"vsepp serve {tmp_path / 'scenes.vse'}" in again.stdout
-    assert len(answers) == 1
+    assert len(visits) == 1

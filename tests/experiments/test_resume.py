@@ -3,14 +3,13 @@
 import json
 import random
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.commands import start
 from vsepp.errors import WrongRequest
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
@@ -32,33 +31,32 @@ CHANGES = (
 )
 
 
-def command(into):
-    words = [sys.executable, "-m", "vsepp", "train", "demo-vse++", "--data", "shapes:160"]
+def words(into):
     sets = [word for change in CHANGES for word in ("--set", change)]
-    return [*words, "--into", str(into), "--resume", *sets]
+    return ["train", "demo-vse++", "--data", "shapes:160", "--into", into, "--resume", *sets]
 
 
 def test_killed_ten_times_it_ends_with_the_same_weights(tmp_path):
-    whole = subprocess.run(command(tmp_path / "whole"), capture_output=True, text=True)
-    assert whole.returncode == 0, whole.stderr
+    log = tmp_path / "log"
+    whole = start(words(tmp_path / "whole"), log)
+    whole.join()
+    assert whole.exitcode == 0, log.read_text()
     chance = random.Random(0)
     kills = 0
     for _ in range(60):
-        process = subprocess.Popen(command(tmp_path / "killed"), stderr=subprocess.PIPE, text=True)
+        process = start(words(tmp_path / "killed"), log)
         if kills < 10:
-            # the start of a process takes most of its time: wait for its first sign of work
+            # setting up takes most of its time: wait for its first sign of work
             seen = tmp_path / "killed" / "metrics.jsonl"
             written = seen.stat().st_mtime_ns if seen.exists() else 0
-            while process.poll() is None and not (
-                seen.exists() and seen.stat().st_mtime_ns > written
-            ):
+            while process.is_alive() and not (seen.exists() and seen.stat().st_mtime_ns > written):
                 time.sleep(0.01)
             time.sleep(chance.uniform(0, 0.6))
-            process.send_signal(signal.SIGKILL)
-        _, said = process.communicate()
-        if process.returncode == 0:
+            process.kill()
+        process.join()
+        if process.exitcode == 0:
             break
-        assert process.returncode == -signal.SIGKILL, said
+        assert process.exitcode == -signal.SIGKILL, log.read_text()
         kills += 1
     assert kills == 10
     ours, theirs = (load_file(tmp_path / n / "model.safetensors") for n in ("killed", "whole"))

@@ -111,10 +111,12 @@ def test_folders_within_folders_are_the_same_photos(photos, scenes):
 def test_what_is_gone_stays_until_it_is_pruned(photos, scenes):
     for file in some(scenes, 5):
         file.unlink()
-    assert photos.add(scenes).removed == 0
+    report = photos.add(scenes)
+    assert (report.removed, report.gone) == (0, 5)
+    assert "5 gone (--prune drops what is gone)" in str(report)
     assert len(photos) == 100
     report = photos.add(scenes, prune=True)
-    assert (report.removed, report.unchanged) == (5, 95)
+    assert (report.removed, report.unchanged, report.gone) == (5, 95, 0)
     assert len(photos) == 95
     assert len(photos.search("red", k=100, min_score=-9)) == 95
 

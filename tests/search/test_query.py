@@ -39,7 +39,7 @@ def test_by_hand(text, expected):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("after:yesterday", "'yesterday' is no date"),
+        ("after:yesterday", "'yesterday' is no date. Write 2020"),
         ("after:2020-13", "month must be in 1..12"),
         ("before:2021-02-30", "'2021-02-30' is no date"),
         ("before:21", "Write 2020, 2020-05 or 2020-05-17"),

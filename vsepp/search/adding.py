@@ -30,6 +30,7 @@ class Report:
     changed: int = 0
     unchanged: int = 0
     removed: int = 0
+    gone: int = 0  # from the folder, and still in the collection
     broken: tuple[Broken, ...] = ()
     shards: int = 0
     shards_done: int = 0
@@ -40,6 +41,7 @@ class Report:
 
     def __str__(self) -> str:
         parts = {name: getattr(self, name) for name in ("added", "changed", "unchanged", "removed")}
+        parts["gone (--prune drops what is gone)"] = self.gone
         parts["broken"] = len(self.broken)
         return ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
 
@@ -77,12 +79,12 @@ def _files(
         _store(made, ledger, known)
         report = _counted(report, made, known)
         yield report
+    gone = [path for path in known.keys() - {file.path for file in found.files} if is_gone(path)]
     if prune:
-        gone = [
-            path for path in known.keys() - {file.path for file in found.files} if is_gone(path)
-        ]
         ledger.remove(gone)
         yield replace(report, removed=len(gone))
+    elif gone:
+        yield replace(report, gone=len(gone))
 
 
 def _store(made: Made, ledger: Ledger, known: dict[str, Known]) -> None:

@@ -29,6 +29,7 @@ from vsepp.search.query import Query, understood
 from vsepp.search.similarity import Vectors
 from vsepp.search.store import Store
 from vsepp.search.suspects import Suspect
+from vsepp.search.telling import telling
 from vsepp.search.where import Where
 
 
@@ -145,7 +146,7 @@ class Collection:
         if asked.vector is None:
             return found
         index = self._store.index()
-        lowest = self._cutoffs.of(asked.kind, len(index)) if min_score is None else min_score
+        lowest = self._cutoffs.of(asked, len(index)) if min_score is None else min_score
         best = partial(_best_of, index, asked.vector, query.where)
         hits, alike = _enough(best, k, lowest, like, self._folded if fold else _as_they_are)
         return replace(found, hits=hits, min_score=lowest, alike=alike)
@@ -198,7 +199,7 @@ class Collection:
     def _random_texts(self, count: int, num_words: int) -> Vectors:
         words = self.embedder.vocabulary.words()
         chosen = np.random.default_rng(0).choice(words, size=(count, num_words))
-        return self.embedder.embed_texts([" ".join(text) for text in chosen])
+        return telling([" ".join(text) for text in chosen], self.embedder)
 
 
 def _name(image: Picture | None) -> str | None:

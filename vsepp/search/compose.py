@@ -7,17 +7,19 @@ measured: see benchmarks/LOG.md.
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vsepp.search.embedder import Embedder
+from vsepp.search.expected import LIKE_A_PHOTO, Expected, of_photo, of_text
 from vsepp.search.query import Query
-from vsepp.search.similarity import Vectors
+from vsepp.search.similarity import Vectors, unit
+from vsepp.search.telling import telling
 
 WORDS = 1.0
 PHOTO = 0.5  # beside words, which say what should be different
-MINUS = -0.75  # all words to leave out, together
+MINUS = -0.5  # all words to leave out, together
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Question:
     kind: Kind
     unknown_words: list[str]
     taken_for: dict[str, str]  # other words, and what they were taken for
+    expected: Expected
 
 
 def question(query: Query, photo: Vectors | None, embedder: Embedder) -> Question:
@@ -50,16 +53,24 @@ def question(query: Query, photo: Vectors | None, embedder: Embedder) -> Questio
     kind = Kind(words, photo is not None, sum(minus))
     parts = []
     if kind.words:
-        parts.append((WORDS, embedder.embed_texts([asked])))
+        parts.append((WORDS, telling([asked], embedder)))
     if photo is not None:
         parts.append((PHOTO, photo))
     vector = None
     if parts and kind.minus:
         avoided = [text for text, length in zip(avoided, minus, strict=True) if length]
-        parts.append((MINUS, embedder.embed_texts(avoided).sum(axis=0, keepdims=True)))
+        parts.append((MINUS, telling(avoided, embedder).sum(axis=0, keepdims=True)))
     if parts:
         vector = composed(parts)
-    return Question(vector, kind, list(dict.fromkeys(unknown)), taken_for)
+    expected = _expected(asked, kind, embedder)
+    return Question(vector, kind, list(dict.fromkeys(unknown)), taken_for, expected)
+
+
+def _expected(text: str, kind: Kind, embedder: Embedder) -> Expected:
+    if not kind.words:
+        return of_photo()
+    words = of_text(text, embedder.vocabulary)
+    return replace(words, share=min(words.share, LIKE_A_PHOTO)) if kind.photo else words
 
 
 def _taken_for(texts: Iterable[str], embedder: Embedder) -> dict[str, str]:
@@ -80,10 +91,5 @@ def composed(parts: Sequence[tuple[float, Vectors]]) -> Vectors:
     """Queries of length 1 from weighted parts of any length, row by row."""
     # parts (Q, D) -> queries (Q, D)
     if len(parts) == 1:
-        return _unit(parts[0][1])
-    return _unit(np.sum([weight * _unit(vectors) for weight, vectors in parts], axis=0))
-
-
-def _unit(vectors: Vectors) -> Vectors:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
+        return unit(parts[0][1])
+    return unit(np.sum([weight * unit(vectors) for weight, vectors in parts], axis=0))

@@ -22,6 +22,7 @@ from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import read_config
 from vsepp.errors import WrongRequest
 from vsepp.search.likely_words import LikelyWords
+from vsepp.search.similarity import unit
 
 Vectors = NDArray[np.float32]
 BATCH = 32
@@ -59,6 +60,13 @@ class Embedder:
     def likely_words(self) -> LikelyWords:
         """What unknown words may stand for; made ready when the first one comes."""
         return LikelyWords(self.vocabulary.words())
+
+    @cached_property
+    def nothing(self) -> Vectors:
+        """What the model makes of a text without words: its direction."""
+        # -> (D,)
+        (direction,) = unit(self.embed_texts([""]))
+        return np.asarray(direction)
 
     def embed_images(self, pictures: Iterable[Picture]) -> Vectors:
         """Vectors (N, D) of files, open pictures or anything with `open(short_side)`."""

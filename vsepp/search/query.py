@@ -14,6 +14,7 @@ TOKEN = re.compile(
     r'(?P<minus>-)?(?:(?P<filter>in|after|before):)?(?:"(?P<quoted>[^"]*)"?|(?P<plain>\S+))',
     re.IGNORECASE,
 )
+DATES = "Write 2020, 2020-05 or 2020-05-17."
 DAY = re.compile(r"(\d{4})(?:[-/.](\d{1,2})(?:[-/.](\d{1,2}))?)?")
 
 
@@ -64,13 +65,11 @@ def _filter_name(token: re.Match[str]) -> str:
 def _day(written: str) -> str:
     """2020, 2020-5 or 2020-05-17 as ISO writes it, no more exact than it was."""
     match = DAY.fullmatch(written)
+    if match is None:
+        raise WrongRequest(f"{written!r} is no date. {DATES}")
+    year, month, day = match.groups()
     try:
-        if match is None:
-            raise ValueError("not a date")
-        year, month, day = match.groups()
         whole = date(int(year), int(month or 1), int(day or 1)).isoformat()
     except ValueError as error:
-        raise WrongRequest(
-            f"{written!r} is no date ({error}). Write 2020, 2020-05 or 2020-05-17."
-        ) from error
+        raise WrongRequest(f"{written!r} is no date ({error}). {DATES}") from error
     return whole[: 10 if day else 7 if month else 4]

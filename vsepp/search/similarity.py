@@ -16,6 +16,12 @@ Similarity = Callable[[Vectors, Vectors], Vectors]
 TILE = 1_000_000
 
 
+def unit(vectors: Vectors) -> Vectors:
+    """The same directions, with length 1."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
+
+
 def inner_product(images: Vectors, captions: Vectors) -> Vectors:
     """Eq. 3. The cosine when both sides are normalised."""
     # images (M, D), captions (N, D) -> scores (M, N)

@@ -1,0 +1,134 @@
+"""The tables of docs/results.md, from results/f8k/ and results/own-pictures.json."""
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent
+MODELS = {
+    "vse0": "VSE0",
+    "vse0-norms": "VSE0, both norms",
+    "vse++": "VSE++",
+    "order0": "Order0",
+    "order++": "Order++",
+}
+CROPS = {"1c": "1C", "10c": "10C", "rc": "RC", "rc-ft": "RC, fine-tuned"}
+SUM, MAX = "grid-vse0-norms-1c", "grid-vse++-1c"
+LOSSES = {"sum": "sum of hinges", "max": "max of hinges"}
+RECALLS = tuple((side, k) for side in ("captions", "images") for k in ("r1", "r5", "r10"))
+
+
+def result(name: str) -> dict[str, Any] | None:
+    file = RESULTS / "f8k" / f"{name}.json"
+    return json.loads(file.read_text()) if file.exists() else None
+
+
+def tests(found: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """What the seeds scored on the test split, those that got so far."""
+    runs = found["runs"].values() if found else ()
+    return [run["test"] for run in runs if "test" in run]
+
+
+def rsum(name: str) -> str:
+    found = result(name)
+    if found is None:
+        return "not run"
+    scores = [test["rsum"] for test in tests(found)]
+    stopped = len(found["runs"]) - len(scores)
+    words = [mean(scores)] if scores else []
+    return "; ".join([*words, *([f"{stopped} of {len(found['runs'])} stopped"] if stopped else [])])
+
+
+def mean(values: list[float]) -> str:
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread}"
+
+
+def grid_table() -> str:
+    """rsum at a glance."""
+    lines = ["| | " + " | ".join(CROPS.values()) + " |", "|---|" + len(CROPS) * "---:|"]
+    for model, words in MODELS.items():
+        cells = (rsum(f"grid-{model}-{crop}") for crop in CROPS)
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def rows_table() -> str:
+    """Every recall, and the command beside it."""
+    lines = [
+        "| model | seeds | caption R@1 | R@5 | R@10 | image R@1 | R@5 | R@10 | rsum | command |",
+        "|---|---:|" + 7 * "---:|" + "---|",
+    ]
+    names = [
+        (f"grid-{model}-{crop}", f"{MODELS[model]}, {CROPS[crop]}")
+        for crop in CROPS
+        for model in MODELS
+    ]
+    for name, words in [*names, ("best-best", "the best recipe, 1,024 dimensions")]:
+        found = result(name)
+        runs = tests(found)
+        if found and runs:
+            cells = [mean([run[side][k] for run in runs]) for side, k in RECALLS]
+            cells.append(mean([run["rsum"] for run in runs]))
+            lines.append(f"| {words} | {len(runs)} | {' | '.join(cells)} | `{found['command']}` |")
+    return "\n".join(lines)
+
+
+def batch_table() -> str:
+    names = [(str(size), f"batch-batch-{size}") for size in (32, 64, 256, 512, 1024)]
+    return both_losses("pairs of a batch", [*names[:2], ("128", ""), *names[2:]])
+
+
+def errors_table() -> str:
+    names = [(f"{share} %", f"errors-errors-{share}") for share in (10, 20, 30, 40)]
+    return both_losses("captions dealt to wrong pictures", [("0 %", ""), *names])
+
+
+def both_losses(head: str, rows: list[tuple[str, str]]) -> str:
+    """A row for each setting; that without a name is the grid's own."""
+    lines = [f"| {head} | {' | '.join(LOSSES.values())} |", "|---|---:|---:|"]
+    for words, name in rows:
+        cells = (rsum(f"{name}-{way}") for way in LOSSES) if name else (rsum(SUM), rsum(MAX))
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def spectrum_table() -> str:
+    rows = [
+        ("the hardest negative (max of hinges)", MAX),
+        *((f"the {k} hardest", f"spectrum-hardest-{k}") for k in (2, 4, 16)),
+        *((f"soft maximum, temperature {t}", f"spectrum-soft-{t}") for t in (0.02, 0.1, 0.5)),
+        ("all (sum of hinges)", SUM),
+    ]
+    return one_column("negatives that count", rows)
+
+
+def choices_table() -> str:
+    rows = [
+        ("max of hinges from the first step", MAX),
+        ("one epoch of the sum first", "curriculum-sum-first-1"),
+        ("three epochs of the sum first", "curriculum-sum-first-3"),
+        ("captions of the same picture count as negatives", "choices-unmasked"),
+        ("as the paper's text has it (`fidelity=paper`)", "choices-text"),
+    ]
+    return one_column("VSE++, 1C", rows)
+
+
+def one_column(head: str, rows: list[tuple[str, str]]) -> str:
+    lines = [f"| {head} | rsum | command |", "|---|---:|---|"]
+    for words, name in rows:
+        found = result(name)
+        command = f"`{found['command']}`" if found else ""
+        lines.append(f"| {words} | {rsum(name)} | {command} |")
+    return "\n".join(lines)
+
+
+TABLES = {
+    "grid": grid_table,
+    "rows": rows_table,
+    "batch": batch_table,
+    "errors": errors_table,
+    "spectrum": spectrum_table,
+    "choices": choices_table,
+}
