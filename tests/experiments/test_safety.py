@@ -3,11 +3,12 @@
 import resource
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 
-from tests.experiments.test_resume import command
+from tests.experiments.test_resume import words
 from tests.memory import peak_extra_megabytes
 from vsepp.encoders.snapshot import Snapshot
 
@@ -22,7 +23,8 @@ def wait_for(file, process, seconds=600):
 
 
 def start(into):
-    return subprocess.Popen(command(into), stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "vsepp", *map(str, words(into))]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_full_disk_leaves_the_last_good_snapshot(tmp_path):

@@ -14,6 +14,7 @@ Precision = Literal["float32", "tf32", "bf16"]
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 KEPT = 2**30  # bytes; larger tensors, and more than so many unused bytes, go back at once
+MOST_OF_OLD_GLIBC = 2**25  # that it keeps of one tensor
 
 
 def best_device() -> torch.device:
@@ -38,8 +39,9 @@ def _keep_memory_that_was_freed() -> None:
     Getting it back page by page took a third of the step of a net at 224 px.
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):  # glibc's
-        for setting in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
-            libc.mallopt(setting, KEPT)
+        libc.mallopt(M_TRIM_THRESHOLD, KEPT)
+        if not libc.mallopt(M_MMAP_THRESHOLD, KEPT):
+            libc.mallopt(M_MMAP_THRESHOLD, MOST_OF_OLD_GLIBC)
 
 
 def free_memory(device: torch.device) -> int:
