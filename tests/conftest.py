@@ -15,7 +15,11 @@ from vsepp.experiments.run import run
 settings.register_profile("unhurried", deadline=None)  # machines are shared and noisy
 settings.load_profile("unhurried")
 
-SERVERS = ("milvus", "test_ray")  # in the names of the tests that need one
+SHARING = (
+    "milvus",
+    "test_ray",
+    "test_distributed",
+)  # in the names of tests that take long to prepare
 SHARED = Path(__file__).parents[2] / "shared"
 TINY = (
     "batch_size=32",
@@ -28,14 +32,14 @@ TINY = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Tests that need the same server are run by one process, so that it is started once."""
+    """Tests that share a server, or other costly preparations, are run by one process: once is enough."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByServer(LoadScopeScheduling):
+    class TogetherWhereTheyShare(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return next((name for name in SERVERS if name in nodeid), nodeid)
+            return next((name for name in SHARING if name in nodeid), nodeid)
 
-    return ByServer(config, log)
+    return TogetherWhereTheyShare(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests import commands
 from tests.conftest import TINY
 
 SETS = [word for change in TINY for word in ("--set", change)]
 
 
 def vsepp(*arguments, code=0, cwd=None):
-    words = [sys.executable, "-m", "vsepp", *map(str, arguments)]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=cwd)
+    done = commands.run(arguments, cwd)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done
