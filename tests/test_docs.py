@@ -36,7 +36,9 @@ def test_the_readmes_links_lead_somewhere():
     assert all((ROOT / link).exists() for link in links)
 
 
-@pytest.mark.parametrize(("name", "count"), [("performance", 8), ("scale", 4), ("extend", 6), ("results", 3)])
+@pytest.mark.parametrize(
+    ("name", "count"), [("performance", 8), ("scale", 4), ("extend", 6), ("results", 3)]
+)
 def test_the_links_of_a_page_lead_somewhere(name, count):
     page = ROOT / "docs" / f"{name}.md"
     links = [link for link in re.findall(r"\]\(([^)]+)\)", page.read_text()) if "://" not in link]
