@@ -1,6 +1,9 @@
+import atexit
 import json
 import os
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 from tests.processes import in_processes
-from vsepp.devices import ALONE, OthersGone, Processes, join
+from vsepp.devices import ALONE, OthersGone, Processes, join, launch
 from vsepp.devices.launch import TOLD_BY_TORCHRUN
 from vsepp.errors import WorkFailed, WrongRequest
 
@@ -19,6 +22,30 @@ def complaint_about(work):
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return "none"
+
+
+def threads():
+    """As Linux calls them."""
+    return [place.read_text().strip() for place in Path("/proc/self/task").glob("*/comm")]
+
+
+def come_and_go(rank):
+    assert (
+        "torch.distributed.nn.functional" not in sys.modules
+    )  # which would keep the group for ever
+    processes = join()
+    torch.optim.Adam([nn.Parameter(torch.zeros(1))])  # torch's optimizers load it
+    processes.as_first(lambda: None)
+    assert "pt_gloo_runloop" in threads()
+    atexit.unregister(launch._leave)
+    launch._leave()
+    assert "pt_gloo_runloop" not in threads()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="asks Linux for its threads")
+def test_who_leaves_leaves_no_thread_behind():
+    in_processes(2, come_and_go)
 
 
 def talk(rank, folder):

@@ -1,6 +1,7 @@
 """How a process finds the others of its job: torchrun started them and says so in the environment."""
 
 import atexit
+import importlib
 import os
 import signal
 import threading
@@ -26,6 +27,9 @@ def join() -> Processes:
 
 
 def _meet() -> None:
+    # Its functions have the group of all as a default: loaded after the meeting, say by an optimizer,
+    # they would keep it beyond `_leave`, and a thread of it that outlives Python may abort the process.
+    importlib.import_module("torch.distributed.nn.functional")
     backend = "gloo"
     if torch.cuda.is_available():
         backend = "nccl"
