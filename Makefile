@@ -4,8 +4,9 @@
 # make setup   only install
 PYTHON ?= python3
 BIN := .venv/bin
-# Several processes of one thread each are faster than one process of several threads.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8
+# Several processes of one thread each are faster than one of several threads; one more than cores, as some wait.
+WORKERS := $(shell $(PYTHON) -c "import os; print(min(8, os.cpu_count() + 1))")
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test quick setup clean
