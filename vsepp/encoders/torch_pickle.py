@@ -4,6 +4,7 @@ torch.load(weights_only=True) still calls a good deal of torch on a stranger's b
 Here a tensor is at first a note of where its numbers lie; they are fetched when all has been read.
 """
 
+import errno
 import math
 import struct
 import zipfile
@@ -61,7 +62,12 @@ class Place:
 
 def read_torch_file(stream: BinaryIO) -> Any:
     """The content of the file: dicts, lists, tensors, numbers, text."""
-    content, storages = (_read_zip if zipfile.is_zipfile(stream) else _read_stream)(stream)
+    try:
+        content, storages = (_read_zip if zipfile.is_zipfile(stream) else _read_stream)(stream)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise ValueError("a part is said to lie before its beginning") from error
     return _with_tensors(content, storages)
 
 
