@@ -46,13 +46,14 @@ def test_collapse_takes_both_sides(seed):
     assert not has_collapsed(spread, spread)
 
 
-def stopped_in_epoch(recalls):
-    """The epoch in which a run is stopped whose vectors lie on one point all the time; 0: in none."""
-    point = torch.ones(40, 8)
+def stopped_in_epoch(recalls, before=()):
+    """The epoch in which a run is stopped whose vectors, spread before, lie on one point; 0: in none."""
+    point, spread = torch.ones(40, 8), torch.eye(40, 8)
     check = HealthCheck(Recipe.load("demo-vse++", ["phases.0.loss=max_of_hinges"]))
-    for number, rsum in enumerate(recalls, 1):
+    places = [*((rsum, spread) for rsum in before), *((rsum, point) for rsum in recalls)]
+    for number, (rsum, vectors) in enumerate(places, 1):
         try:
-            check.look(Epoch(number, 1, 1e-3, 0.4, 30_000, 1.0), 235, point, point, rsum)
+            check.look(Epoch(number, 1, 1e-3, 0.4, 30_000, 1.0), 235, vectors, vectors, rsum)
         except WorkFailed:
             return number
     return 0
@@ -62,11 +63,13 @@ def test_a_run_on_one_point_goes_on_while_its_recall_rises():
     # Seen on Flickr8k, where such runs took off in the end.
     assert not stopped_in_epoch([12, 25, 43, 93, 131, 170, 196, 215, 220])
     assert not stopped_in_epoch([125, 132, 136, 139, 143, 146, 150])  # little by little
+    assert not stopped_in_epoch([92, 99, 105, 111, 118], before=[83, 140])  # since it lies there
 
 
 def test_a_run_on_one_point_whose_recall_stays_is_stopped():
     assert stopped_in_epoch([3.2, 3.3, 3.1, 3.2]) == 4
     assert stopped_in_epoch([12, 25, 24, 25, 26]) == 5
+    assert stopped_in_epoch([92, 90, 91, 92], before=[83, 140]) == 6
 
 
 @pytest.mark.slow

@@ -12,9 +12,7 @@ from vsepp.experiments.recipe import PhaseKeys, Recipe
 from vsepp.training.loop import Epoch
 
 STUCK = 500  # steps; a young model may lie on one point for a while, and leave it
-RISING = (
-    1.05  # times the best recall before: the order among its vectors improves, and it may leave
-)
+RISING = 1.05  # times the recall to beat: vectors fall into order, and such a model has left before
 
 
 class HealthCheck:
@@ -35,12 +33,12 @@ class HealthCheck:
                 f"Train again with a lower rate:\n  {_slower(epoch, self.recipe)}"
             )
         loss = self.recipe.phases[epoch.phase - 1].loss
-        if loss != "sum_of_hinges" and has_collapsed(images, captions):
-            self._steps_on_one_point += num_steps
-        else:
-            self._steps_on_one_point = 0
-        if rsum > RISING * self._to_beat:  # in one epoch, or little by little
+        if loss == "sum_of_hinges" or not has_collapsed(images, captions):
+            self._to_beat, self._steps_on_one_point = 0.0, 0
+        elif rsum > RISING * self._to_beat:  # since it lies there, in one epoch or little by little
             self._to_beat, self._steps_on_one_point = rsum, 0
+        else:
+            self._steps_on_one_point += num_steps
         if self._steps_on_one_point >= STUCK:
             raise WorkFailed(
                 f"The model has collapsed by epoch {epoch.number}: all pictures and all captions lie "
