@@ -167,7 +167,7 @@ def test_a_server_that_dies_and_comes_back(photos, milvus_server):
 
 def _dies_and_comes_back(server, collection, served, photos):
     ask = f"{served.url}api/search?q=a+red+circle&min_score=-9"
-    assert len(httpx.get(ask).json()["hits"]) == 50
+    assert len(httpx.get(ask, timeout=30).json()["hits"]) == 50
     server.kill()
     with pytest.raises(Unavailable, match=r"milvus://127.0.0.1:\d+/mortal does not answer"):
         collection.search("a red circle")
