@@ -15,7 +15,8 @@ from vsepp.data.batches import Batches
 from vsepp.data.gallery import Gallery
 from vsepp.encoders.image import ImageEncoder
 
-AT_ONCE = 512  # crops that a frozen net looks at
+# Crops that a frozen net looks at. What more of them need on a CPU is more than its memory is kept for.
+AT_ONCE_ON_GPU, AT_ONCE_ON_CPU = 512, 64
 
 
 class Material(Protocol):
@@ -84,4 +85,5 @@ class Crops:
 
     @torch.no_grad()
     def _features(self, crops: Tensor) -> Tensor:
-        return torch.cat([self.encoder.features(part) for part in crops.split(AT_ONCE)]).float()
+        parts = crops.split(AT_ONCE_ON_GPU if crops.is_cuda else AT_ONCE_ON_CPU)
+        return torch.cat([self.encoder.features(part) for part in parts]).float()
