@@ -9,7 +9,6 @@ experiment, to which a seed can be added later; what is there already is not rep
 
 import argparse
 import json
-import platform
 import re
 import subprocess
 import sys
@@ -18,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import timm
-import torch
+from circumstances import circumstances
 from kept import kept_between_runs
 
 from vsepp.errors import WorkFailed
@@ -29,9 +27,8 @@ from vsepp.experiments.reproduce import reproduce
 
 ROOT = Path(__file__).parents[1]
 MODELS, CROPS = ("vse0", "vse0-norms", "vse++", "order0", "order++"), ("1c", "10c", "rc", "rc-ft")
-SUM, MAX = "f8k-vse0-norms-1c", "f8k-vse++-1c"  # both norms: only the loss tells them apart
-
-
+# Both norms, so that they differ in the loss, in the schedule that was best for it, and in the mask.
+SUM, MAX = "f8k-vse0-norms-1c", "f8k-vse++-1c"
 WORDS = {"f8k-best": ("model.word_vectors=FILE",)}
 
 
@@ -160,7 +157,8 @@ def outcome(
     epochs = list(map(json.loads, metrics.read_text().splitlines() if metrics.exists() else ()))
     curve = [round(epoch["validation"]["rsum"], 2) for epoch in epochs]
     pace = [round(epoch["seconds"], 2) for epoch in epochs]
-    return {**found, "validation": curve, "seconds_of_epochs": pace, "seconds": seconds}
+    curves = {"validation": curve, "seconds_of_epochs": pace}
+    return {**circumstances(), "seconds": seconds, **found, **curves}
 
 
 def told(found: dict[str, Any]) -> str:
@@ -168,38 +166,24 @@ def told(found: dict[str, Any]) -> str:
     return f"{result} (val {max(found['validation'], default=0)}) in {found['seconds']} s"
 
 
-def gather(runs: Path) -> None:
+def gather(folder: Path) -> None:
     """What the processes found joins what other seeds have found before."""
     for part, experiments in PARTS.items():
         for experiment in experiments:
-            found = sorted(runs.glob(f"seed*/{part}/{experiment.name}.result"))
-            if found:
+            found = sorted(folder.glob(f"seed*/{part}/{experiment.name}.result"))
+            now = {of.parts[-3].removeprefix("seed"): json.loads(of.read_text()) for of in found}
+            if now:
                 file = place_of(part, experiment)
                 before = json.loads(file.read_text())["runs"] if file.exists() else {}
-                now = {
-                    of.parts[-3].removeprefix("seed"): json.loads(of.read_text()) for of in found
-                }
-                about = {"command": experiment.command, **circumstances()}
-                content = {**about, "runs": dict(sorted((before | now).items()))}
+                runs = dict(sorted((before | now).items()))
                 file.parent.mkdir(exist_ok=True)
-                file.write_text(json.dumps(content, indent=1) + "\n")
+                file.write_text(laid_out({"command": experiment.command, "runs": runs}))
 
 
-def circumstances() -> dict[str, Any]:
-    packages = {"torch": torch.__version__, "timm": timm.__version__}
-    return {
-        "commit": git("rev-parse", "--short", "HEAD"),
-        "hardware": hardware(),
-        "versions": {"python": platform.python_version(), **packages},
-    }
-
-
-def hardware() -> str:
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor()
-
-
-def git(*words: str) -> str:
-    return subprocess.run(["git", *words], capture_output=True, text=True, cwd=ROOT).stdout.strip()
+def laid_out(content: dict[str, Any]) -> str:
+    """JSON with a line for each curve, not for each of its points."""
+    text = json.dumps(content, indent=1)
+    return re.sub(r"\[[\d\s.,]+\]", lambda curve: " ".join(curve[0].split()), text) + "\n"
 
 
 if __name__ == "__main__":

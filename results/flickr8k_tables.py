@@ -115,6 +115,16 @@ def choices_table() -> str:
     return one_column("VSE++, 1C", rows)
 
 
+def hardest_table() -> str:
+    found = result("hardest")
+    assert found
+    lines = ["| M | observed | 1 - .9^(M - 1) | median percentile |\n|---:|---:|---:|---:|"]
+    for row in found["sizes"]:
+        shares = f"{row['in_the_hardest_tenth']:.3f} | {row['expected']:.3f}"
+        lines.append(f"| {row['batch']} | {shares} | {row['median_percentile']:.1f} |")
+    return "\n".join(lines)
+
+
 def one_column(head: str, rows: list[tuple[str, str]]) -> str:
     lines = [f"| {head} | rsum | command |", "|---|---:|---|"]
     for words, name in rows:
@@ -131,4 +141,5 @@ TABLES = {
     "errors": errors_table,
     "spectrum": spectrum_table,
     "choices": choices_table,
+    "hardest": hardest_table,
 }

@@ -1,4 +1,4 @@
-"""How hard is a batch's hardest negative? Sec. 3.2: in the hardest tenth with probability 1 - .9^(M - 1).
+"""How hard is a batch's hardest negative? The paper: in the hardest tenth with probability 1 - .9^(M - 1).
 
     python results/hardest_negatives.py SNAPSHOT --data flickr8k
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from circumstances import circumstances
 from torch import Tensor
 
 from vsepp.data.batches import Pairs
@@ -38,7 +39,8 @@ def main() -> None:
     owners = torch.from_numpy(pairs.image_of_caption).to(device)
     torch.manual_seed(0)
     measured = {
-        "command": "python results/hardest_negatives.py runs/f8k-vse++-1c --data flickr8k",
+        "command": f"python results/hardest_negatives.py {asked.snapshot} --data flickr8k",
+        **circumstances(),
         "pairs": NUM_PAIRS,
         "sizes": [of_size(size, images, captions, owners) for size in SIZES],
     }
@@ -55,14 +57,15 @@ def of_size(size: int, images: Tensor, captions: Tensor, owners: Tensor) -> dict
         batch = torch.randperm(len(captions), device=owners.device)[:size]
         own, same = owners[batch], owners[batch, None] == owners[batch]
         scores = (images[own] @ captions[batch].T).masked_fill(same, -torch.inf)
-        # A batch with nothing but one picture's captions has no negative.
-        rows, columns = ((scores.amax(dim), scores.amax(dim).isfinite()) for dim in (1, 0))
-        hardest, there = rows
-        harder.append(share_above(hardest, images[own] @ captions.T, owners == own[:, None])[there])
-        hardest, there = columns
-        everywhere = captions[batch] @ images.T
         itself = torch.arange(len(images), device=own.device) == own[:, None]
-        harder.append(share_above(hardest, everywhere, itself)[there])
+        of_images = images[own] @ captions.T, owners == own[:, None]
+        of_captions = captions[batch] @ images.T, itself
+        for hardest, (everywhere, positive) in (
+            (scores.amax(1), of_images),
+            (scores.amax(0), of_captions),
+        ):
+            there = hardest.isfinite()  # a batch of one picture's captions alone has no negative
+            harder.append(share_above(hardest, everywhere, positive)[there])
     shares = torch.cat(harder)
     return {
         "batch": size,

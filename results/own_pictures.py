@@ -1,6 +1,6 @@
 """A few hundred pictures of one's own: from the model in the box, or from scratch?
 
-    python results/own_pictures.py --data flickr8k --weights FILE --words FILE [--into runs] [--seeds 0,1,2]
+    python results/own_pictures.py --data flickr8k --weights FILE --words FILE [--into runs/own] [--seeds 0,1,2]
 
 The box has seen Flickr8k's training photos. So another one is made, as it was made, of the first 3,600 of
 them; 200, 500 and 2,000 of the others are "one's own", and the test is Flickr8k's. Scenes of the built-in world are
@@ -9,15 +9,13 @@ own pictures of another kind: nothing in the real box has seen their like. Write
 
 import argparse
 import json
-import platform
 import subprocess
 import sys
 import time
 from itertools import product
 from pathlib import Path
 
-import timm
-import torch
+from circumstances import circumstances
 
 from vsepp.data.captioned import CaptionedImages
 from vsepp.data.collections import open_data
@@ -43,10 +41,10 @@ FOR_THE_BOX, WORLD = 3_600, "shapes:8000"
 def main() -> None:
     asked = arguments()
     asked.into.mkdir(parents=True, exist_ok=True)
-    box = made_box(asked) if not asked.seed else asked.into / "box"
     if asked.seed:
-        measure_all(box, asked, asked.seed)
+        measure_all(asked.into / "box", asked, asked.seed)
         return
+    box = made_box(asked)
     own_words = [sys.executable, *sys.argv]
     together = [subprocess.Popen([*own_words, "--seed", seed]) for seed in asked.seeds.split(",")]
     for process in together:
@@ -67,7 +65,7 @@ def arguments() -> argparse.Namespace:
 
 
 def made_box(asked: argparse.Namespace) -> Path:
-    box = asked.into / "box"
+    box: Path = asked.into / "box"
     if not box.exists():
         data = beginning(open_data(asked.data), 0, FOR_THE_BOX)
         changes = [f"model.weights={asked.weights}", f"model.word_vectors={asked.words}"]
@@ -114,17 +112,7 @@ def gather(box: Path, asked: argparse.Namespace) -> None:
     }
     content = {
         "command": "python results/own_pictures.py --data flickr8k --weights FILE --words FILE",
-        "commit": subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT
-        ).stdout.strip(),
-        "hardware": torch.cuda.get_device_name()
-        if torch.cuda.is_available()
-        else platform.processor(),
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "timm": timm.__version__,
-        },
+        **circumstances(),
         "before": before,
         "rows": rows,
     }
