@@ -5,6 +5,8 @@ Both read their numbers from the snapshot's model.safetensors, so every weight i
 
 import json
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
 from onnxscript.optimizer import fold_constants, remove_unused_nodes
+from torch import nn
 
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.caption import BagOfWords, CaptionEncoder
@@ -30,7 +33,7 @@ def export_images(encoder: ImageEncoder, plan: Architecture, weights: Path) -> N
     was_training = encoder.training
     device = next(encoder.parameters()).device
     example = _example(encoder, plan)
-    with warnings.catch_warnings():
+    with _channels_first(encoder), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             encoder.cpu().eval(),
@@ -50,6 +53,16 @@ def export_images(encoder: ImageEncoder, plan: Architecture, weights: Path) -> N
     fold_constants(program.model)
     remove_unused_nodes(program.model)
     _save(program.model_proto, weights, "image.onnx")
+
+
+@contextmanager
+def _channels_first(net: nn.Module) -> Iterator[None]:
+    """As graphs have it: else the exporter gathers the features of every picture one by one."""
+    last = any(w.dim() == 4 and not w.is_contiguous() for w in net.parameters())
+    net.to(memory_format=torch.contiguous_format)
+    yield
+    if last:
+        net.to(memory_format=torch.channels_last)
 
 
 def _example(encoder: ImageEncoder, plan: Architecture) -> torch.Tensor:
