@@ -11,6 +11,7 @@ import pytest
 
 from tests import commands
 from tests.conftest import TINY
+from vsepp import __version__
 
 SETS = [word for change in TINY for word in ("--set", change)]
 
@@ -36,6 +37,10 @@ def test_help_names_the_verbs_without_torch():
     verbs = "demo train evaluate reproduce recipes data precompute import embed figures"
     for verb in f"{verbs} index search serve".split():
         assert verb in done.stdout
+
+
+def test_its_version():
+    assert vsepp("--version").stdout == f"vsepp {__version__}\n"
 
 
 def test_looking_at_data_needs_no_torch(photo_folder):
