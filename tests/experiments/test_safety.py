@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -24,7 +25,9 @@ def wait_for(file, process, seconds=600):
 
 def start(into):
     command = [sys.executable, "-m", "vsepp", *map(str, words(into))]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    # Where a shell has put the tests into the background, they and their children ignore an interrupt.
+    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=listen)
 
 
 def test_a_full_disk_leaves_the_last_good_snapshot(tmp_path):
