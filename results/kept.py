@@ -81,7 +81,8 @@ class RandomCrops(material.Crops):
     kept: ClassVar[dict[Any, list[Tensor]]] = {}
 
     def fill(self, order: np.ndarray, counts: Sequence[int]) -> Iterator[None]:
-        key = self.batches.seed, self.batches.epoch, self.batches.crop, tuple(counts)
+        view = self.batches.pairs.view
+        key = self.batches.seed, self.batches.epoch, self.batches.crop, view, tuple(counts)
         if key not in self.kept:
             rows = []
             for count, _ in zip(counts, super().fill(order, counts), strict=True):

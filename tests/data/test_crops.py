@@ -43,6 +43,14 @@ def test_the_releases_boxes_have_its_areas_and_ratios():
     assert boxes.flipped.mean() == pytest.approx(0.5, abs=0.03)
 
 
+def test_the_least_area_is_a_choice():
+    drawn = draws("random_resized", 2000, (0,))
+    sides = np.full(2000, 400)
+    boxes = random_boxes("random_resized", 32, sides, sides, drawn, least_area=0.5)
+    areas = boxes.width * boxes.height / 400**2
+    assert (areas.min(), areas.max()) == pytest.approx((0.5, 1.0), abs=0.02)
+
+
 def test_a_strip_without_room_for_any_trial_gives_its_middle_square():
     boxes = boxes_of("random_resized", 2000, 32, 3)
     assert boxes.width.tolist() == boxes.height.tolist() == [32] * 3

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -53,6 +55,22 @@ def test_it_scales_the_releases_random_crops_as_pillow_does(pictures, gallery):
         )
         # Pillow rounds twice: after the rows, and after the columns
         assert (ours.int() - expected.int()).abs().max() <= 1
+
+
+def test_both_keep_to_the_least_area(pictures):
+    narrow = replace(pictures.view, size=16, least_area=0.9)
+    alike = DecodedPictures(pictures.items, narrow)
+    drawn = draws("random_resized", len(INDICES), (0,))
+    cut_by = (alike, Gallery.of(alike, torch.device("cpu")))
+    ours, expected = (kind.random(INDICES, "random_resized", drawn) for kind in cut_by)
+    assert ours.shape == (len(INDICES), 3, 16, 16)
+    assert (ours.int() - expected.int()).abs().max() <= 1
+    assert not torch.equal(
+        expected,
+        DecodedPictures(pictures.items, replace(narrow, least_area=0.1)).random(
+            INDICES, "random_resized", drawn
+        ),
+    )
 
 
 @needs_a_gpu

@@ -48,12 +48,24 @@ def test_a_recipe_from_a_file(tmp_path):
         ("model.finetune=false", "set model.finetune=true"),
         ("phases=[{epochs = 0, learning_rate = 1.0}]", "no epochs"),
         ("model.word_dropout=1", "0 to less than 1"),
+        ("data.crop_size=-1", "0 or more"),
+        ("data.crop_area=0", "more than 0"),
         ("model.pooling=min", "model.pooling takes last or mean or max or gpo, not 'min'"),
     ],
 )
 def test_a_wrong_change_is_explained(change, message):
     with pytest.raises(WrongRequest, match=message):
         Recipe.load("scratch", [change])
+
+
+def test_random_crops_alone_have_a_size_of_their_own():
+    for crop, size, complaint in (
+        ("center", 32, r"set data\.crop=random_resized"),
+        ("random", 999, "larger than model.resize"),
+    ):
+        with pytest.raises(WrongRequest, match=complaint):
+            Recipe.load("scratch", [f"data.crop={crop}", f"data.crop_size={size}"])
+    assert Recipe.load("scratch", ["data.crop_size=999"]).data.crop_size == 999  # enlarged
 
 
 def test_a_bag_of_words_has_no_order_to_read():

@@ -8,11 +8,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.conftest import TINY
 from vsepp.data.batches import Pairs
+from vsepp.data.pictures import View
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import evaluate
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
+from vsepp.experiments.setup import set_up
 
 pytestmark = pytest.mark.slow
 
@@ -105,3 +107,20 @@ def test_every_variant_trains(world, tmp_path, keys):
 def test_a_recipe_that_cannot_run_is_refused(world, tmp_path, keys, message):
     with pytest.raises(WrongRequest, match=message):
         run(Recipe.load("demo-vse++", [*TINY, *keys]), world, tmp_path)
+
+
+def test_crops_to_learn_from_may_be_smaller_than_what_is_looked_at_in_use(world, tmp_path):
+    changes = [
+        "data.crop=random_resized",
+        "data.crop_size=32",
+        "data.crop_area=0.5",
+        "model.size=48",
+    ]
+    recipe = Recipe.load("demo-vse++", [*TINY, *changes])
+    ready = set_up(recipe, world, torch.device("cpu"))
+    assert ready.learned.view == View(32, ready.architecture.resize, least_area=0.5)
+    assert ready.validation.view == ready.architecture.view
+    (batch, *_) = ready.learned.batches(8, "random_resized")
+    assert batch.images.shape[-2:] == (32, 32)
+    run(recipe, world, tmp_path / "run")
+    assert Snapshot.load(tmp_path / "run").architecture.size == 48

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Crop = Literal["center", "ten", "random", "random_resized"]  # 1C, 10C, RC twice
 TRIALS = 10
 RANDOM_CROPS = {"random": 2, "random_resized": 2 * TRIALS + 3}  # and the numbers in their draws
-AREA, LOG_RATIO = (0.08, 1.0), (log(3 / 4), log(4 / 3))
+LEAST_AREA, LOG_RATIO = 0.08, (log(3 / 4), log(4 / 3))
 
 
 @dataclass(frozen=True)
@@ -35,23 +35,27 @@ def draws(crop: Crop, count: int, seeds: tuple[int, ...]) -> NDArray[np.float32]
 
 
 def random_boxes(
-    crop: Crop, size: int, widths: NDArray[np.int64], heights: NDArray[np.int64], drawn: NDArray[np.float32]
+    crop: Crop, size: int, widths: NDArray[np.int64], heights: NDArray[np.int64], drawn: NDArray[np.float32],
+    least_area: float = LEAST_AREA,
 ) -> Boxes:  # fmt: skip
     """What the draws (N, K) say for pictures of these widths and heights (N,)."""
     numbers = drawn.astype(np.float64)
     if crop == "random_resized":
-        return _resized(widths, heights, numbers)
+        return _resized(widths, heights, numbers, least_area)
     side = np.full_like(widths, size)
     left, top = _places(widths - side, numbers[:, 0]), _places(heights - side, numbers[:, 1])
     return Boxes(left, top, side, side, np.zeros(len(widths), dtype=bool))
 
 
 def _resized(
-    widths: NDArray[np.int64], heights: NDArray[np.int64], numbers: NDArray[np.float64]
+    widths: NDArray[np.int64],
+    heights: NDArray[np.int64],
+    numbers: NDArray[np.float64],
+    least_area: float,
 ) -> Boxes:
     """RC as the release has it: 8 to 100 % of the area, 3:4 to 4:3, flipped half of the time."""
     trials, (across, down, coin) = numbers[:, : 2 * TRIALS], numbers[:, 2 * TRIALS :].T
-    area = (widths * heights)[:, None] * _between(AREA, trials[:, ::2])
+    area = (widths * heights)[:, None] * _between((least_area, 1.0), trials[:, ::2])
     ratio = np.exp(_between(LOG_RATIO, trials[:, 1::2]))
     wide, high = np.sqrt(area * ratio).round(), np.sqrt(area / ratio).round()
     fits = (wide > 0) & (wide <= widths[:, None]) & (high > 0) & (high <= heights[:, None])

@@ -42,7 +42,8 @@ class DecodedPictures:
     def random(self, indices: Indices, crop: Crop, drawn: np.ndarray) -> Tensor:
         """RC (M, 3, S, S); `drawn` has a row for each."""
         pictures = [self.resized(index) for index in indices]
-        return torch.from_numpy(random_crops(pictures, self.view.size, crop, drawn))
+        crops = random_crops(pictures, self.view.size, crop, drawn, self.view.least_area)
+        return torch.from_numpy(crops)
 
     def batches(self, size: int = 128, chosen: slice = slice(None)) -> Iterator[Tensor]:
         """Every picture once, or the chosen ones, in order, at most `size` crops at a time."""

@@ -54,7 +54,8 @@ class Gallery:
     def random(self, indices: Indices, crop: Crop, drawn: np.ndarray) -> Tensor:
         """RC (M, 3, S, S); `drawn` has a row for each."""
         widths, heights = self.sizes[indices].T
-        return self._cut(indices, random_boxes(crop, self.view.size, widths, heights, drawn))
+        size, least_area = self.view.size, self.view.least_area
+        return self._cut(indices, random_boxes(crop, size, widths, heights, drawn, least_area))
 
     def batches(self, size: int = 128, chosen: slice = slice(None)) -> Iterator[Tensor]:
         """Every picture once, or the chosen ones, in order."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from vsepp.data.captioned import PictureSource
-from vsepp.data.crops import Boxes, Crop, random_boxes
+from vsepp.data.crops import LEAST_AREA, Boxes, Crop, random_boxes
 from vsepp.errors import WorkFailed, WrongRequest
 
 Pixels = NDArray[np.uint8]
@@ -30,12 +30,15 @@ Picture = Path | str | PictureSource | Image.Image
 
 @dataclass(frozen=True)
 class View:
-    """How a net looks at a picture in use; training may look at random crops instead."""
+    """How a net looks at a picture: at its middle, at ten crops, or at random ones where it learns."""
 
     size: int = 224  # of the crop that the net sees
     resize: int = 256  # the short side of the picture that it is cut from
     square: bool = False  # squeeze the whole picture into resize x resize instead
     crops: int = 1  # 1 is the middle; the features of 10 are averaged
+    least_area: float = (
+        LEAST_AREA  # the share of a picture that a random_resized crop shows at least
+    )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -125,11 +128,15 @@ def ten_crops(picture: Image.Image, size: int) -> Pixels:
 
 
 def random_crops(
-    pictures: Sequence[Image.Image], size: int, crop: Crop, drawn: NDArray[np.float32]
+    pictures: Sequence[Image.Image],
+    size: int,
+    crop: Crop,
+    drawn: NDArray[np.float32],
+    least_area: float = LEAST_AREA,
 ) -> Pixels:
     """RC: what the draws (M, K) cut out of M pictures (M, 3, size, size)."""
     widths, heights = np.array([picture.size for picture in pictures]).T
-    boxes = random_boxes(crop, size, widths, heights, drawn)
+    boxes = random_boxes(crop, size, widths, heights, drawn, least_area)
     return np.stack([_scaled(p, boxes, row, size) for row, p in enumerate(pictures)])
 
 

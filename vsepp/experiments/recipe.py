@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from vsepp.data.crops import RANDOM_CROPS, Crop
+from vsepp.data.crops import LEAST_AREA, RANDOM_CROPS, Crop
 from vsepp.data.troubles import OnError
 from vsepp.encoders.architecture import Design
 from vsepp.errors import WrongRequest
@@ -30,6 +30,10 @@ class DataKeys:
     validate_images: int = 0  # only so many of them; 0: all
     captions: int = 0  # of each picture, the first so many; 0: all
     crop: Crop = "random_resized"  # of training pictures
+    crop_size: int = (
+        0  # of random ones, in pixels; 0: as large as what is looked at in use, model.size
+    )
+    crop_area: float = LEAST_AREA  # the share of a picture that random_resized shows at least
     wrong_captions: float = 0.0  # share of the training captions dealt to other pictures, as a test
     min_count: int = 4  # words that are rarer are unknown
     on_error: OnError = "stop"  # or leave out what cannot be used, and count it
@@ -211,6 +215,16 @@ def _check(recipe: Recipe) -> None:
             not (recipe.precision == "float64" and recipe.loss.nested),
             "In double precision no nested vectors are learned: set loss.nested=[].",
         ),
+        (recipe.data.crop_size >= 0, "data.crop_size takes 0 or more."),
+        (
+            not recipe.data.crop_size or recipe.crops_at_random,
+            "data.crop_size is of random crops: set data.crop=random_resized.",
+        ),
+        (
+            recipe.data.crop != "random" or recipe.data.crop_size <= recipe.model.resize,
+            "data.crop_size is larger than model.resize, the picture that the crop is cut from.",
+        ),
+        (0 < recipe.data.crop_area <= 1, "data.crop_area takes more than 0, up to 1."),
         (0 <= recipe.data.wrong_captions <= 1, "data.wrong_captions takes 0 to 1."),
         (0 <= recipe.averaging < 1, "averaging takes 0 to just below 1."),
         (recipe.net_share >= 0, "net_share takes 0 or more."),

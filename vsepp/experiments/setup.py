@@ -1,6 +1,6 @@
 """Recipe + data -> a model, the words it will know, and the pairs to learn from and to validate on."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import torch
 from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImage, CaptionedImages
 from vsepp.data.label_errors import with_wrong_captions
+from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
 from vsepp.devices import ALONE, Processes, free_memory
 from vsepp.encoders.architecture import CONFIG, FEATURES, Architecture, Design
@@ -56,7 +57,9 @@ def set_up(
     check_that_features_fit(architecture, model, data)
     model.to(device, torch.float64 if recipe.precision == "float64" else torch.float32)
     processes.copy_from_first(list(model.state_dict().values()))
-    learned, validation = (Pairs(part, vocabulary, architecture.view) for part in (items, held_out))
+    view = architecture.view
+    learned = Pairs(items, vocabulary, _view_of_training(recipe, view))
+    validation = Pairs(held_out, vocabulary, view)
     if not recipe.model.finetune:
         validation = with_features(model, validation, processes)
         if not recipe.crops_at_random:
@@ -136,6 +139,11 @@ def _learns_from_features_alone(recipe: Recipe, data: CaptionedImages) -> bool:
         return True
     is_fixed = not recipe.model.finetune and not recipe.crops_at_random
     return has_features(data) and data.origin is None and is_fixed
+
+
+def _view_of_training(recipe: Recipe, view: View) -> View:
+    size = recipe.data.crop_size or view.size
+    return replace(view, size=size, least_area=recipe.data.crop_area)
 
 
 def _near(device: torch.device, pairs: Pairs) -> Pairs:
