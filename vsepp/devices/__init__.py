@@ -9,6 +9,7 @@ from vsepp.devices.accelerator import (
     free_memory,
     full_precision,
     half_precision,
+    pictures_at_once,
     prepare,
     tf32,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "full_precision",
     "half_precision",
     "join",
+    "pictures_at_once",
     "prepare",
     "tf32",
 ]

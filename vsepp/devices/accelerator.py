@@ -44,6 +44,11 @@ def _keep_memory_that_was_freed() -> None:
             libc.mallopt(M_MMAP_THRESHOLD, MOST_OF_OLD_GLIBC)
 
 
+def pictures_at_once(device: torch.device) -> int:
+    """That a net looks at without learning: on a CPU, no more than it keeps the memory for."""
+    return 128 if device.type == "cuda" else 32
+
+
 def free_memory(device: torch.device) -> int:
     """Bytes of a GPU that nobody uses."""
     return torch.cuda.mem_get_info(device)[0]

@@ -14,7 +14,7 @@ from vsepp.data.captioned import CaptionedImage, CaptionedImages
 from vsepp.data.decoded import DecodedPictures
 from vsepp.data.features import ORIGIN
 from vsepp.data.pictures import View
-from vsepp.devices import best_device, prepare
+from vsepp.devices import best_device, pictures_at_once, prepare
 from vsepp.encoders.backbones import Backbone, backbone, fingerprint
 from vsepp.errors import WrongRequest
 from vsepp.experiments.opening import UseKeys
@@ -98,8 +98,9 @@ def _write_split(
     with torch.inference_mode(), bars as progress:
         bar = progress.add_task(stem, total=len(items))
         done = 0
-        for images in DecodedPictures(items, view, memory=0).batches():
-            rows[done : done + len(images)] = net(images.to(net.mean.device)).float().cpu().numpy()
+        device = net.mean.device
+        for images in DecodedPictures(items, view, memory=0).batches(pictures_at_once(device)):
+            rows[done : done + len(images)] = net(images.to(device)).float().cpu().numpy()
             done += len(images)
             progress.update(bar, completed=done)
     rows.flush()

@@ -11,7 +11,7 @@ from vsepp.data.captioned import CaptionedImage, CaptionedImages
 from vsepp.data.label_errors import with_wrong_captions
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
-from vsepp.devices import ALONE, Processes, free_memory
+from vsepp.devices import ALONE, Processes, free_memory, pictures_at_once
 from vsepp.encoders.architecture import CONFIG, FEATURES, Architecture, Design
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.encoders.snapshot import Snapshot
@@ -161,6 +161,6 @@ def with_features(model: JointEmbedding, pairs: Pairs, processes: Processes = AL
         return pairs
     device = next(model.parameters()).device
     model.eval()
-    batches = pairs.image_batches(share=processes.share)
+    batches = pairs.image_batches(pictures_at_once(device), processes.share)
     features = torch.cat([model.image_encoder.features(batch.to(device)) for batch in batches])
     return pairs.with_features(processes.gathered(features, len(pairs.items)))

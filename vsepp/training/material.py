@@ -13,10 +13,10 @@ from torch import Tensor
 from vsepp.data.ahead import made_ahead
 from vsepp.data.batches import Batches
 from vsepp.data.gallery import Gallery
+from vsepp.devices import pictures_at_once
 from vsepp.encoders.image import ImageEncoder
 
-# Crops that a frozen net looks at. What more of them need on a CPU is more than its memory is kept for.
-AT_ONCE_ON_GPU, AT_ONCE_ON_CPU = 512, 64
+AT_ONCE_ON_GPU = 512  # crops that a frozen net looks at
 
 
 class Material(Protocol):
@@ -85,5 +85,5 @@ class Crops:
 
     @torch.no_grad()
     def _features(self, crops: Tensor) -> Tensor:
-        parts = crops.split(AT_ONCE_ON_GPU if crops.is_cuda else AT_ONCE_ON_CPU)
+        parts = crops.split(AT_ONCE_ON_GPU if crops.is_cuda else pictures_at_once(crops.device))
         return torch.cat([self.encoder.features(part) for part in parts]).float()
