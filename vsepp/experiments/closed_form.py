@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from vsepp.data.captioned import CaptionedImages
+from vsepp.devices import prepare
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import evaluate
@@ -26,7 +27,9 @@ def solve(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
             "model.caption_encoder=bag, model.finetune=false and data.crop=center or ten."
         )
     started = time.perf_counter()
-    setup = set_up(recipe, data, torch.device("cpu"))
+    device = torch.device("cpu")
+    prepare(device)
+    setup = set_up(recipe, data, device)
     correlations = fit_by_correlation(setup.model, setup.learned, recipe.ridge)
     result = evaluate(setup.model, setup.validation)
     seconds = time.perf_counter() - started
