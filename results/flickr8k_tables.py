@@ -1,4 +1,4 @@
-"""The tables of docs/results.md, from results/f8k/ and results/own-pictures.json."""
+"""The tables of docs/results.md, from results/f8k/."""
 
 import json
 import statistics

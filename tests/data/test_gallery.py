@@ -58,19 +58,18 @@ def test_it_scales_the_releases_random_crops_as_pillow_does(pictures, gallery):
 
 
 def test_both_keep_to_the_least_area(pictures):
-    narrow = replace(pictures.view, size=16, least_area=0.9)
-    alike = DecodedPictures(pictures.items, narrow)
     drawn = draws("random_resized", len(INDICES), (0,))
-    cut_by = (alike, Gallery.of(alike, torch.device("cpu")))
-    ours, expected = (kind.random(INDICES, "random_resized", drawn) for kind in cut_by)
+
+    def cut(least_area):
+        view = replace(pictures.view, size=16, least_area=least_area)
+        decoded = DecodedPictures(pictures.items, view)
+        both = decoded, Gallery.of(decoded, torch.device("cpu"))
+        return [kind.random(INDICES, "random_resized", drawn) for kind in both]
+
+    expected, ours = cut(least_area=0.9)
     assert ours.shape == (len(INDICES), 3, 16, 16)
     assert (ours.int() - expected.int()).abs().max() <= 1
-    assert not torch.equal(
-        expected,
-        DecodedPictures(pictures.items, replace(narrow, least_area=0.1)).random(
-            INDICES, "random_resized", drawn
-        ),
-    )
+    assert not torch.equal(ours, cut(least_area=0.1)[1])
 
 
 @needs_a_gpu

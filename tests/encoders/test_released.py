@@ -185,6 +185,7 @@ def torchvision_features(net, pixels):
         net.classifier = net.classifier[:-1]
     else:
         net.fc = torch.nn.Identity()
+    net.to(memory_format=torch.channels_last)  # as ours: the order of sums is the layout's
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     with torch.no_grad():
         return net((pixels / 255 - mean[:, None, None]) / std[:, None, None]).numpy()
@@ -204,7 +205,7 @@ def check_full_encoder(name, width, size, checkpoint, vocabulary, save, **option
     assert (features != 0).mean() > 0.1
     assert np.abs(ours - features).max() <= 1e-5 * np.abs(features).max()
     expected = image_vectors(linear, unit(features), options.get("no_imgnorm", False))
-    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
     return snapshot
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Crop = Literal["center", "ten", "random", "random_resized"]  # 1C, 10C, RC twice
 TRIALS = 10
 RANDOM_CROPS = {"random": 2, "random_resized": 2 * TRIALS + 3}  # and the numbers in their draws
-LEAST_AREA, LOG_RATIO = 0.08, (log(3 / 4), log(4 / 3))
+LEAST_AREA, LOG_RATIO = 0.08, (log(3 / 4), log(4 / 3))  # the release's
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _resized(
     numbers: NDArray[np.float64],
     least_area: float,
 ) -> Boxes:
-    """RC as the release has it: 8 to 100 % of the area, 3:4 to 4:3, flipped half of the time."""
+    """RC as the release has it: up to all of the area, 3:4 to 4:3, flipped half of the time."""
     trials, (across, down, coin) = numbers[:, : 2 * TRIALS], numbers[:, 2 * TRIALS :].T
     area = (widths * heights)[:, None] * _between((least_area, 1.0), trials[:, ::2])
     ratio = np.exp(_between(LOG_RATIO, trials[:, 1::2]))

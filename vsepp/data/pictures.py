@@ -36,9 +36,7 @@ class View:
     resize: int = 256  # the short side of the picture that it is cut from
     square: bool = False  # squeeze the whole picture into resize x resize instead
     crops: int = 1  # 1 is the middle; the features of 10 are averaged
-    least_area: float = (
-        LEAST_AREA  # the share of a picture that a random_resized crop shows at least
-    )
+    least_area: float = LEAST_AREA  # share of a picture that a random_resized crop shows at least
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -60,9 +60,11 @@ def _channels_first(net: nn.Module) -> Iterator[None]:
     """As graphs have it: else the exporter gathers the features of every picture one by one."""
     last = any(w.dim() == 4 and not w.is_contiguous() for w in net.parameters())
     net.to(memory_format=torch.contiguous_format)
-    yield
-    if last:
-        net.to(memory_format=torch.channels_last)
+    try:
+        yield
+    finally:
+        if last:
+            net.to(memory_format=torch.channels_last)
 
 
 def _example(encoder: ImageEncoder, plan: Architecture) -> torch.Tensor:

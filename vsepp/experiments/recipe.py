@@ -20,6 +20,7 @@ from vsepp.experiments.keys import apply, read_keys
 RECIPES = Path(__file__).parent / "recipes"
 BOX = "the box"  # start_from: the model that ships with the package
 ROW = re.compile(r"\d+\.\d+")
+Rule = tuple[bool, str]  # whether it is kept, and the complaint where it is not
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,7 @@ class DataKeys:
     validate_images: int = 0  # only so many of them; 0: all
     captions: int = 0  # of each picture, the first so many; 0: all
     crop: Crop = "random_resized"  # of training pictures
-    crop_size: int = (
-        0  # of random ones, in pixels; 0: as large as what is looked at in use, model.size
-    )
+    crop_size: int = 0  # of random ones; 0: model.size, as in use
     crop_area: float = LEAST_AREA  # the share of a picture that random_resized shows at least
     wrong_captions: float = 0.0  # share of the training captions dealt to other pictures, as a test
     min_count: int = 4  # words that are rarer are unknown
@@ -197,6 +196,16 @@ def _shortened(recipe: Recipe) -> list[PhaseKeys]:
 def _check(recipe: Recipe) -> None:
     """What types cannot say."""
     for is_right, complaint in (
+        *_rules_of_learning(recipe),
+        *_rules_of_data(recipe),
+        *_rules_of_models(recipe),
+    ):
+        if not is_right:
+            raise WrongRequest(complaint)
+
+
+def _rules_of_learning(recipe: Recipe) -> tuple[Rule, ...]:
+    return (
         (recipe.batch_size >= 2, "batch_size takes at least 2: a pair alone has no negatives."),
         (recipe.chunk_size >= 0, "chunk_size takes 0 or more."),
         (
@@ -215,17 +224,6 @@ def _check(recipe: Recipe) -> None:
             not (recipe.precision == "float64" and recipe.loss.nested),
             "In double precision no nested vectors are learned: set loss.nested=[].",
         ),
-        (recipe.data.crop_size >= 0, "data.crop_size takes 0 or more."),
-        (
-            not recipe.data.crop_size or recipe.crops_at_random,
-            "data.crop_size is of random crops: set data.crop=random_resized.",
-        ),
-        (
-            recipe.data.crop != "random" or recipe.data.crop_size <= recipe.model.resize,
-            "data.crop_size is larger than model.resize, the picture that the crop is cut from.",
-        ),
-        (0 < recipe.data.crop_area <= 1, "data.crop_area takes more than 0, up to 1."),
-        (0 <= recipe.data.wrong_captions <= 1, "data.wrong_captions takes 0 to 1."),
         (0 <= recipe.averaging < 1, "averaging takes 0 to just below 1."),
         (recipe.net_share >= 0, "net_share takes 0 or more."),
         (
@@ -239,13 +237,34 @@ def _check(recipe: Recipe) -> None:
             recipe.trains_nothing or any(phase.epochs for phase in recipe.phases),
             "The recipe has no epochs: give it phases, and a phase an epoch.",
         ),
+    )
+
+
+def _rules_of_data(recipe: Recipe) -> tuple[Rule, ...]:
+    return (
+        (recipe.data.crop_size >= 0, "data.crop_size takes 0 or more."),
         (
-            recipe.model.size <= recipe.model.resize,
-            "model.size is larger than model.resize, the picture that the crop is cut from.",
+            not recipe.data.crop_size or recipe.crops_at_random,
+            "data.crop_size is of random crops: set data.crop=random_resized.",
         ),
+        (
+            recipe.data.crop != "random" or recipe.data.crop_size <= recipe.model.resize,
+            "data.crop_size is larger than model.resize, the picture that the crop is cut from.",
+        ),
+        (0 < recipe.data.crop_area <= 1, "data.crop_area takes more than 0, up to 1."),
+        (0 <= recipe.data.wrong_captions <= 1, "data.wrong_captions takes 0 to 1."),
         (
             recipe.data.crop != "ten" or not recipe.model.finetune,
             "Ten crops are for a net that is not trained: set model.finetune=false.",
+        ),
+    )
+
+
+def _rules_of_models(recipe: Recipe) -> tuple[Rule, ...]:
+    return (
+        (
+            recipe.model.size <= recipe.model.resize,
+            "model.size is larger than model.resize, the picture that the crop is cut from.",
         ),
         (
             recipe.model.backbone != "features" or not recipe.model.finetune,
@@ -261,6 +280,4 @@ def _check(recipe: Recipe) -> None:
             or (not recipe.model.bidirectional and recipe.model.pooling == "last"),
             "model.bidirectional and model.pooling are a GRU's: set model.caption_encoder=gru.",
         ),
-    ):
-        if not is_right:
-            raise WrongRequest(complaint)
+    )
