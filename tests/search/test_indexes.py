@@ -117,6 +117,23 @@ def test_hits_come_sorted_with_inner_product_and_path(opened, engine):
     np.testing.assert_allclose([hit.score for hit in hits], expected[order], atol=engine.tolerance)
 
 
+def test_every_photo_finds_itself(opened):
+    """Also where photos are alike, and many are added at once."""
+    random = np.random.default_rng(0)
+    content = random.standard_normal((50, 32))[random.integers(50, size=1000)]
+    content += 0.1 * random.standard_normal(content.shape)
+    content = (content / np.linalg.norm(content, axis=1, keepdims=True)).astype(np.float32)
+    index = opened(dim=32)
+    index.upsert(keys(1000), content, photos(1000))
+    assert [hit.key for (hit,) in index.search(content, 1)] == keys(1000)
+
+
+def test_all_that_is_there_can_be_asked_for(opened):
+    index, _ = filled(opened, 300)
+    (hits,) = index.search(vectors(1, seed=1), 300)
+    assert {hit.key for hit in hits} == set(keys(300))
+
+
 def test_recall_among_thousands(opened, engine):
     index, content = filled(opened, 3000, dim=32)
     queries = vectors(20, dim=32, seed=1)

@@ -1,5 +1,8 @@
 """Collections above a size: the graph is made by adding, used by searching, and never the truth."""
 
+import subprocess
+import sys
+
 import pytest
 
 import vsepp
@@ -72,3 +75,9 @@ def test_an_index_may_be_named(scenes, embedder, tmp_path):
     with vsepp.Collection.open(path, embedder, index=f"usearch:{tmp_path}/mine") as collection:
         assert kind_of_index(collection) == "UsearchIndex"
         assert len(names(collection)) == 100
+
+
+def test_the_graph_may_be_opened_before_any_model():
+    """usearch before onnxruntime is a crash: our adapter sees to the order."""
+    program = "import vsepp.engines.usearch, onnxruntime; print('alive')"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "alive\n"

@@ -10,6 +10,7 @@ from uuid import uuid4
 from zipfile import BadZipFile
 
 import numpy as np
+import onnxruntime  # noqa: F401 - before usearch: the other way round the process crashes
 from numpy.typing import NDArray
 from usearch.index import Index as Graph
 
@@ -20,6 +21,9 @@ from vsepp.search.similarity import Vectors
 from vsepp.search.where import Metadata, Where
 
 FEW = 10_000  # photos that a filter leaves: scoring them all is faster than asking the graph
+LOOKED_AT = (
+    256  # neighbours weighed per query: of the best 50 of 96,000 photos .993, with usearch's 64 .92
+)
 
 
 def open_index(place: str, dim: int, similarity: str) -> "UsearchIndex":
@@ -40,9 +44,9 @@ class UsearchIndex:
 
     def __init__(self, file: Path, dim: int) -> None:
         self.file = file
-        self._graph = Graph(ndim=dim, metric="ip", dtype="f16")
+        self._graph = Graph(ndim=dim, metric="ip", dtype="f16", expansion_search=LOOKED_AT)
         self._rows = Rows()
-        self._turn = Lock()  # usearch's own threads are enough
+        self._turn = Lock()  # rows and graph change together
 
     def __len__(self) -> int:
         return len(self._rows.view)
@@ -52,7 +56,8 @@ class UsearchIndex:
         with self._turn:
             first = self._rows.view.count
             replaced = self._rows.append(keys, metadata)
-            self._graph.add(np.arange(first, first + len(keys)), vectors)
+            # One thread: photos that several add at once may never be linked, and are not found.
+            self._graph.add(np.arange(first, first + len(keys)), vectors, threads=1)
             self._graph.remove(np.array(replaced, dtype=np.uint64))
 
     def remove(self, keys: Iterable[str]) -> None:
@@ -81,7 +86,8 @@ class UsearchIndex:
         return hits_of(self._rows, rows, scores)
 
     def _nearest(self, query: Vectors, k: int) -> tuple[NDArray[np.int64], Vectors]:
-        matches = self._graph.search(query, min(k, len(self)) or 1)
+        wanted = min(k, len(self)) or 1
+        matches = self._graph.search(query, wanted, exact=2 * wanted > len(self))
         return matches.keys.astype(np.int64), 1 - matches.distances
 
     def _scanned(
