@@ -13,6 +13,7 @@ CHROMIUM = (
     os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 )
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage"]
+PATIENCE = 60_000  # milliseconds; a busy machine takes its time
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +57,7 @@ def open_page(chromium):
         context = chromium.new_context(**settings)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda said: said.type == "error" and complaints.append(said.text))
         page.goto(address)

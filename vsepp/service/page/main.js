@@ -39,6 +39,7 @@ let running = null; // the search that is under way; another one aborts it
 let loading = null; // the next page, while it is on its way
 let typed = 0; // when the last key was pressed
 let pause = 0;
+let refusal = ""; // why a file was not taken: said until something else is sought
 
 /** Look for something else. It is a new entry in the history, or takes the place of this one. */
 function follow(change, how = "push") {
@@ -52,6 +53,7 @@ async function search() {
   running?.abort();
   const mine = (running = new AbortController());
   loading = null;
+  refusal = "";
   if (sought.upload && !uploaded(sought.upload)) sought.upload = ""; // the page was loaded anew
   showSought();
   const slow = setTimeout(() => document.body.classList.add("busy"), 250);
@@ -115,7 +117,7 @@ function showSoughtPhoto() {
 function showAnswer(found) {
   answer = found;
   hideEmpty();
-  notify(found.min_score === null ? "" : aboutWords(found));
+  notify(refusal || (found.min_score === null ? "" : aboutWords(found)));
   grid.replace(found.hits);
   scrollTo({ top: 0, behavior: "instant" });
   showEnd();
@@ -155,6 +157,11 @@ function fail(error, again) {
   }
   notify(error.message);
   return undefined;
+}
+
+function refuse(reason) {
+  refusal = reason;
+  notify(reason);
 }
 
 function notify(text) {
@@ -246,10 +253,10 @@ acceptUploads(
   (upload) => {
     const file = uploaded(upload);
     if (collection && file.size > collection.upload_bytes) {
-      notify(`${file.name} is too large: at most ${Math.round(collection.upload_bytes / 1e6)} MB.`);
+      refuse(`${file.name} is too large: at most ${Math.round(collection.upload_bytes / 1e6)} MB.`);
     } else follow({ upload, like: "", nearest: false });
   },
-  notify,
+  refuse,
 );
 
 new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && loadMore(), { rootMargin: AHEAD })
