@@ -146,11 +146,11 @@ def test_what_is_not_there_or_not_ours_is_refused(milvus_server):
 def test_what_milvus_refuses_is_said_at_once(milvus_server):
     from vsepp.engines.milvus_connection import Address, Connection
 
-    connection = Connection(Address.of(milvus_server.url("any").removeprefix("milvus:")), 30)
+    connection = Connection(Address.of(milvus_server.url("any").removeprefix("milvus:")), 300)
     started = time.monotonic()
     with pytest.raises(WorkFailed, match="no_such"):
         connection.call("describe_collection", "no_such")
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 150  # it would try again for 300
     connection.close()
 
 
@@ -167,11 +167,11 @@ def test_a_server_that_dies_and_comes_back(photos, milvus_server):
 
 def _dies_and_comes_back(server, collection, served, photos):
     ask = f"{served.url}api/search?q=a+red+circle&min_score=-9"
-    assert len(httpx.get(ask, timeout=30).json()["hits"]) == 50
+    assert len(httpx.get(ask, timeout=120).json()["hits"]) == 50
     server.kill()
     with pytest.raises(Unavailable, match=r"milvus://127.0.0.1:\d+/mortal does not answer"):
         collection.search("a red circle")
-    answer = httpx.get(ask, timeout=30)
+    answer = httpx.get(ask, timeout=120)
     assert answer.status_code == 503
     assert "does not answer" in answer.json()["reason"]
     assert int(answer.headers["Retry-After"]) > 0
@@ -180,8 +180,8 @@ def _dies_and_comes_back(server, collection, served, photos):
     server.start()
     adding.join(timeout=120)
     assert not adding.is_alive()
-    end = time.monotonic() + 60
-    while (answer := httpx.get(ask, timeout=30)).status_code != 200:
+    end = time.monotonic() + 120
+    while (answer := httpx.get(ask, timeout=120)).status_code != 200:
         assert time.monotonic() < end, answer.text
         time.sleep(0.5)
     assert len(collection) == 150

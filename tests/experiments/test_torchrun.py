@@ -88,7 +88,7 @@ def test_a_dead_process_ends_the_job_and_one_process_goes_on(tmp_path):
         assert launcher.poll() is None, launcher.communicate()
         time.sleep(0.01)
     os.kill(process_of(1, launcher), signal.SIGKILL)
-    _, said = launcher.communicate(timeout=60)
+    _, said = launcher.communicate(timeout=300)
     assert launcher.returncode == 1
     assert "vsepp: Process 0 of 2 has lost the others" in said or "vsepp: Told to stop" in said
     assert "is good; go on from there with --resume" in said

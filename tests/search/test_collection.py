@@ -314,7 +314,7 @@ def test_another_process_searches_while_this_one_adds(scenes, embedder, tmp_path
             for _ in adding:
                 pass
         sizes = [int(line) for line in searching.stdout]
-        assert searching.wait(timeout=60) == 0
+        assert searching.wait(timeout=300) == 0
     assert sizes[-1] == 100
     assert sizes == sorted(sizes)
 

@@ -23,7 +23,7 @@ from vsepp.service.serve import listening, serve
 def get(url, **headers):
     request = urllib.request.Request(url, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -56,7 +56,7 @@ def test_it_serves_this_machine_until_ctrl_c(collection, started):
     with urllib.request.urlopen(link) as page:
         assert b"<!doctype html>" in page.read()
     process.send_signal(signal.SIGINT)
-    out, said = process.communicate(timeout=20)
+    out, said = process.communicate(timeout=120)
     assert process.returncode == 0
     assert out == ""
     assert said.splitlines()[-1] == "Ended."
