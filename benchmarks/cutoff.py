@@ -31,7 +31,8 @@ from records import write_record
 import vsepp
 from vsepp.data.collections import open_data
 from vsepp.search.expected import EMPTY_WORDS
-from vsepp.search.photos import Embedded, Photo, Photos
+from vsepp.search.photos import Photos
+from vsepp.search.remembered import Embedded, Photo
 from vsepp.search.similarity import unit
 
 SIZES = (60, 200, 1_000)  # and all photos

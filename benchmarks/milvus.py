@@ -23,7 +23,7 @@ from tests.milvus import MilvusServer
 from vsepp.engines import milvus
 from vsepp.engines.milvus_store import MilvusStore
 from vsepp.search.file_store import FileStore
-from vsepp.search.photos import Embedded, Model, Photo
+from vsepp.search.remembered import Embedded, Model, Photo
 from vsepp.search.store import Store
 
 PHOTOS = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000

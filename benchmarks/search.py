@@ -19,7 +19,8 @@ import numpy as np
 from records import write_record
 
 import vsepp
-from vsepp.search.photos import Embedded, Photo, Photos
+from vsepp.search.photos import Photos
+from vsepp.search.remembered import Embedded, Photo
 
 PHOTOS, ROUNDS, PER_ROUND, BATCH = 100_000, 9, 30, 1_000
 QUERIES = ("a red circle above a blue square", "a small green ring", "star")

@@ -50,7 +50,7 @@ def test_a_photo_comes_back_as_it_was():
     from pathlib import Path
 
     from vsepp.engines.milvus_rows import photo_of, row_of_photo
-    from vsepp.search.photos import Embedded, Photo
+    from vsepp.search.remembered import Embedded, Photo
 
     photo = Photo(Path("/b\udcff/1.jpg"), 10, 20, "1969-07-20T20:17:40", 640, 480, b"\0\xff" * 8)
     row = row_of_photo("key", photo, Embedded(np.zeros(4, dtype=np.float32), b"look"))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from vsepp.search.compose import MINUS, PHOTO, WORDS, Kind, Question, composed
 from vsepp.search.cutoff import NUM_QUERIES, SHARES, Cutoffs, lowest_score, scores_by_chance
 from vsepp.search.expected import Expected, of_photo
-from vsepp.search.photos import Model
+from vsepp.search.remembered import Model
 from vsepp.search.similarity import SIMILARITIES
 
 DIM = 16

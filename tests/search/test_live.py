@@ -7,7 +7,8 @@ import pytest
 
 from vsepp.search.index import ExactIndex
 from vsepp.search.live import LiveIndex
-from vsepp.search.photos import Embedded, Model, Photo, Photos
+from vsepp.search.photos import Photos
+from vsepp.search.remembered import Embedded, Model, Photo
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vsepp.errors import WorkFailed, WrongRequest
-from vsepp.search.photos import Embedded, Known, Model, Photo, Photos
+from vsepp.search.photos import Photos
+from vsepp.search.remembered import Embedded, Known, Model, Photo
 from vsepp.search.sqlite_file import FORMAT, exists
 from vsepp.search.where import Where
 

@@ -6,8 +6,8 @@ import pytest
 from PIL import Image
 
 from vsepp.data.pictures import View
-from vsepp.search.photos import Embedded
 from vsepp.search.reading import Read, read
+from vsepp.search.remembered import Embedded
 from vsepp.search.walk import Broken, files_below
 
 VIEW = View(size=16, resize=16)

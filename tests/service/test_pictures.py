@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from PIL import Image
 
-from vsepp.search.photos import Photo
+from vsepp.search.remembered import Photo
 from vsepp.service.pictures import Thumbnails, media_type
 
 

@@ -9,7 +9,8 @@ from PIL import Image
 import vsepp
 from tests.models import SCENES
 from tests.serving import NUM_PHOTOS, sideways
-from vsepp.search.photos import Embedded, Photo, Photos
+from vsepp.search.photos import Photos
+from vsepp.search.remembered import Embedded, Photo
 from vsepp.service.limits import DEEPEST, LONGEST_QUERY, MOST_HITS
 
 

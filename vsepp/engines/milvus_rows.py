@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from pymilvus import CollectionSchema, DataType, MilvusClient
 
-from vsepp.search.photos import Embedded, Known, Photo
+from vsepp.search.remembered import Embedded, Known, Photo
 from vsepp.search.similarity import Vectors
 from vsepp.search.where import Metadata, Where
 

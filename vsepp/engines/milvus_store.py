@@ -27,7 +27,7 @@ from vsepp.engines.milvus_connection import Address, Connection
 from vsepp.engines.milvus_rows import escaped, expression, unescaped
 from vsepp.errors import WrongRequest
 from vsepp.search.index import Hit
-from vsepp.search.photos import Embedded, FinishedShard, Known, Model, Photo
+from vsepp.search.remembered import Embedded, FinishedShard, Known, Model, Photo
 from vsepp.search.similarity import Vectors
 from vsepp.search.where import Where
 

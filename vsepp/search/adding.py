@@ -10,8 +10,8 @@ from pathlib import Path
 
 from vsepp.errors import WrongRequest
 from vsepp.search.embedding import Made, Tally
-from vsepp.search.photos import FinishedShard, Known
 from vsepp.search.places import address, is_gone
+from vsepp.search.remembered import FinishedShard, Known
 from vsepp.search.sources import Found, Part, Shard, look_at, looks_the_same, runs
 from vsepp.search.store import Ledger
 from vsepp.search.walk import Broken, File

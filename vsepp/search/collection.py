@@ -22,10 +22,10 @@ from vsepp.search.file_store import FileStore
 from vsepp.search.found import Found
 from vsepp.search.identity import check_model, find_model, model_of
 from vsepp.search.index import Hit, Index
-from vsepp.search.photos import Photo
 from vsepp.search.places import as_path
 from vsepp.search.plugins import create_store, open_store, open_workers, store_exists
 from vsepp.search.query import Query, understood
+from vsepp.search.remembered import Photo
 from vsepp.search.similarity import Vectors
 from vsepp.search.store import Store
 from vsepp.search.suspects import Suspect

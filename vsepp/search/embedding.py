@@ -10,8 +10,8 @@ from PIL import Image
 from vsepp.data.ahead import made_ahead
 from vsepp.search.duplicates import look_of
 from vsepp.search.embedder import BATCH, Embedder
-from vsepp.search.photos import Embedded, Photo
 from vsepp.search.reading import Read, read
+from vsepp.search.remembered import Embedded, Photo
 from vsepp.search.sources import Part
 from vsepp.search.walk import Broken, File
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from vsepp.search.index import Hit, Index
 from vsepp.search.large import index_of, keep_graph, named_index_of
 from vsepp.search.live import LiveIndex
-from vsepp.search.photos import Embedded, FinishedShard, Known, Model, Photo, Photos
+from vsepp.search.photos import Photos
+from vsepp.search.remembered import Embedded, FinishedShard, Known, Model, Photo
 from vsepp.search.similarity import Vectors
 from vsepp.search.sqlite_file import exists
 from vsepp.search.where import Where

@@ -8,7 +8,7 @@ from pathlib import Path
 from vsepp.encoders.architecture import CONFIG, Architecture
 from vsepp.errors import WrongRequest
 from vsepp.search.embedder import IN_THE_BOX, Embedder
-from vsepp.search.photos import Model
+from vsepp.search.remembered import Model
 
 DECISIVE = ("tokenizer.json", "model.safetensors")  # the graphs read their numbers from the latter
 # What was hashed in full before defaults were left out.

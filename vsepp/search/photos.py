@@ -5,7 +5,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -14,6 +13,7 @@ from threading import Lock
 import numpy as np
 
 from vsepp.errors import WrongRequest
+from vsepp.search.remembered import Embedded, FinishedShard, Known, Model, Photo
 from vsepp.search.similarity import Vectors
 from vsepp.search.sqlite_file import (
     SCHEMA,
@@ -34,57 +34,6 @@ from vsepp.search.where import Metadata, Where
 STORED = np.dtype("<f2")  # half the file, and the same hits: see benchmarks/LOG.md
 AFTER_SLASH = bytes([ord(os.sep) + 1])  # what follows it in the order of bytes
 BELOW = "(path > ? AND path < ?) OR path = ?"  # a folder's edges
-
-
-@dataclass(frozen=True)
-class Model:
-    """What a collection remembers of the model that made its vectors."""
-
-    identity: str
-    folder: Path  # where it was then
-    dim: int
-    similarity: str
-
-
-@dataclass(frozen=True)
-class Photo:
-    """A photo as it was when it was added."""
-
-    path: Path
-    size: int
-    modified: int  # nanoseconds since 1970
-    taken: str  # an ISO time without a zone
-    width: int  # upright
-    height: int
-    content: bytes  # a hash of the whole file
-
-
-@dataclass(frozen=True)
-class Known:
-    """By which a photo is recognised: nothing to do while size and time stay the same."""
-
-    size: int
-    modified: int
-    content: bytes
-
-
-@dataclass(frozen=True)
-class FinishedShard:
-    """A shard of which every picture has been looked at, as it was then."""
-
-    path: str
-    size: int
-    modified: int
-    photos: int
-    broken: int
-
-
-@dataclass(frozen=True)
-class Embedded:
-    """What was made of a photo's pixels."""
-
-    vector: Vectors  # (D,)
-    look: bytes
 
 
 class Photos:

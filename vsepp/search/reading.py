@@ -11,7 +11,7 @@ from threading import Lock
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from vsepp.data.pictures import View
-from vsepp.search.photos import Embedded, Photo
+from vsepp.search.remembered import Embedded, Photo
 from vsepp.search.suspects import FORMATS, decoded_pixels, open_header
 from vsepp.search.walk import Broken, File
 

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from vsepp.data.pictures import SUFFIXES
 from vsepp.errors import WrongRequest
-from vsepp.search.photos import Known
 from vsepp.search.places import is_elsewhere, listed, opened
+from vsepp.search.remembered import Known
 from vsepp.search.shards import READERS
 from vsepp.search.walk import Broken, File, files_below
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from vsepp.search.index import Hit, Index
-from vsepp.search.photos import Embedded, FinishedShard, Known, Model, Photo
+from vsepp.search.remembered import Embedded, FinishedShard, Known, Model, Photo
 from vsepp.search.similarity import Vectors
 from vsepp.search.where import Where
 

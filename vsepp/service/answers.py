@@ -5,7 +5,7 @@ from PIL import Image
 from vsepp.search.collection import Collection
 from vsepp.search.found import Found
 from vsepp.search.index import Hit
-from vsepp.search.photos import Photo
+from vsepp.search.remembered import Photo
 from vsepp.service.folders import Folders
 from vsepp.service.limits import DEEPEST, DEEPEST_FOLDED
 from vsepp.service.problems import printable

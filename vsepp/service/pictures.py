@@ -9,7 +9,7 @@ from PIL import Image
 
 from vsepp.data.pictures import open_picture, shrink
 from vsepp.errors import WorkFailed, WrongRequest
-from vsepp.search.photos import Photo
+from vsepp.search.remembered import Photo
 from vsepp.search.suspects import Suspect, open_header
 
 MEDIA_TYPES = {

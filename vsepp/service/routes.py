@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, File, HTTPException, Query, Request, Res
 from fastapi.responses import FileResponse
 
 from vsepp.search.collection import Collection
-from vsepp.search.photos import Photo
+from vsepp.search.remembered import Photo
 from vsepp.service.answers import answered, described
 from vsepp.service.folders import Folders
 from vsepp.service.limits import Limits
