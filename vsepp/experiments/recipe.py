@@ -33,6 +33,7 @@ class DataKeys:
     crop: Crop = "random_resized"  # of training pictures
     crop_size: int = 0  # of random ones; 0: model.size, as in use
     crop_area: float = LEAST_AREA  # the share of a picture that random_resized shows at least
+    crop_squeezed: bool = True  # random ones are cut from squeezed pictures, where model.square
     wrong_captions: float = 0.0  # share of the training captions dealt to other pictures, as a test
     min_count: int = 4  # words that are rarer are unknown
     on_error: OnError = "stop"  # or leave out what cannot be used, and count it

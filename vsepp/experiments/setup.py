@@ -142,8 +142,9 @@ def _learns_from_features_alone(recipe: Recipe, data: CaptionedImages) -> bool:
 
 
 def _view_of_training(recipe: Recipe, view: View) -> View:
-    size = recipe.data.crop_size or view.size
-    return replace(view, size=size, least_area=recipe.data.crop_area)
+    size, area = recipe.data.crop_size or view.size, recipe.data.crop_area
+    squeezed = view.square and (recipe.data.crop_squeezed or not recipe.crops_at_random)
+    return replace(view, size=size, least_area=area, square=squeezed)
 
 
 def _near(device: torch.device, pairs: Pairs) -> Pairs:
