@@ -5,8 +5,7 @@
 Compares `Collection.add` with what cannot be saved, in one run, on the same cores: decoding alone
 plus the net alone. Both go through every folder of 500 photos in turn, the one that begins changing
 from folder to folder, so that the machine's mood is the same for both. Twice: with a small net at 64
-pixels (random weights; decoding is most of the work) and with the model in the box, EfficientNet-Lite0
-at 224 (the net is).
+pixels (random weights; decoding is most of the work) and with the model in the box (the net is).
 """
 
 import json
@@ -28,7 +27,7 @@ from timing import summary
 import vsepp
 
 FOLDERS, PER_FOLDER = 10, 500
-ROUNDS = {"small": 3, "lite0": 1}  # through all folders
+ROUNDS = {"small": 3, "box": 1}  # through all folders
 
 
 def main() -> None:
@@ -36,7 +35,7 @@ def main() -> None:
         place = Path(name)
         folders = [place / "photos" / f"{number:02d}" for number in range(FOLDERS)]
         num_bytes = write_photos(folders, PER_FOLDER)
-        models = {"small": small(place / "model"), "lite0": vsepp.load()}
+        models = {"small": small(place / "model"), "box": vsepp.load()}
         measured: dict[str, Any] = {
             "photos": FOLDERS * PER_FOLDER,
             "kilobytes_a_photo": round(num_bytes / FOLDERS / PER_FOLDER / 1000),

@@ -1,6 +1,6 @@
 """The experiments on Flickr8k, part by part:
 
-    python results/flickr8k.py PART... --data flickr8k --weights FILE [--words FILE] [--into runs] [--seeds 0,1,2]
+    python results/flickr8k.py PART... --data flickr8k --weights FILE [--into runs] [--seeds 0,1,2]
 
 PART is one of those below, or `all`. Every experiment is a `vsepp reproduce` whose command its result says. Here one
 process for each seed runs them all, and keeps what it need not make twice. Results go to results/f8k/, one file an
@@ -29,7 +29,6 @@ ROOT = Path(__file__).parents[1]
 MODELS, CROPS = ("vse0", "vse0-norms", "vse++", "order0", "order++"), ("1c", "10c", "rc", "rc-ft")
 # Both norms, so that they differ in the loss, in the schedule that was best for it, and in the mask.
 SUM, MAX = "f8k-vse0-norms-1c", "f8k-vse++-1c"
-WORDS = {"f8k-best": ("model.word_vectors=FILE",)}
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Experiment:
 
     @property
     def command(self) -> str:
-        sets = [*self.changes, "model.weights=FILE", *WORDS.get(self.recipe, ()), "seeds=3"]
+        sets = [*self.changes, "model.weights=FILE", "seeds=3"]
         words = " ".join(
             f"--set '{change}'" if "[" in change else f"--set {change}" for change in sets
         )
@@ -59,7 +58,6 @@ def on_both(name: str, *changes: str) -> list[Experiment]:
 
 PARTS: dict[str, list[Experiment]] = {
     "grid": [Experiment(f"{m}-{c}", f"f8k-{m}-{c}") for c in CROPS for m in MODELS],
-    "best": [Experiment("best", "f8k-best")],
     "batch": [e for size in (32, 64, 256, 512, 1024) for e in on_both(f"batch-{size}", f"batch_size={size}")],
     "errors": [e for p in (10, 20, 30, 40) for e in on_both(f"errors-{p}", f"data.wrong_captions={p / 100}")],
     "spectrum": [
@@ -101,7 +99,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("parts", nargs="+", choices=[*PARTS, "all"])
     parser.add_argument("--data", required=True)
     parser.add_argument("--weights", required=True)
-    parser.add_argument("--words", default="")
     parser.add_argument("--into", type=Path, default=Path("runs"))
     parser.add_argument("--seeds", type=lambda text: text.split(","), default=["0", "1", "2"])
     parser.add_argument(
@@ -118,7 +115,7 @@ def run_all(asked: argparse.Namespace, seed: str) -> None:
             folder = asked.into / f"seed{seed}" / part
             if re.search(asked.only, experiment.name) and seed not in seeds_of(part, experiment):
                 # Rows of the grid start from one another; the others have folders of their own.
-                into = folder if part in ("grid", "best") else folder / experiment.name
+                into = folder if part == "grid" else folder / experiment.name
                 into.mkdir(parents=True, exist_ok=True)
                 found = outcome(experiment, data, into, seed, asked)
                 (folder / f"{experiment.name}.result").write_text(json.dumps(found))
@@ -143,8 +140,6 @@ def outcome(
         f"seed={seed}",
         "graphs=false",
     ]
-    if experiment.recipe in WORDS:
-        changes.append(f"model.word_vectors={asked.words}")
     started = time.perf_counter()
     folder = into / (experiment.recipe + (f"-seed{seed}" if seed != "0" else ""))
     try:

@@ -65,14 +65,32 @@ def rows_table() -> str:
         for crop in CROPS
         for model in MODELS
     ]
-    for name, words in [*names, ("best-best", "the best recipe, 1,024 dimensions")]:
+    for name, words in names:
         found = result(name)
-        runs = tests(found)
-        if found and runs:
-            cells = [mean([run[side][k] for run in runs]) for side, k in RECALLS]
-            cells.append(mean([run["rsum"] for run in runs]))
-            lines.append(f"| {words} | {len(runs)} | {' | '.join(cells)} | `{found['command']}` |")
-    return "\n".join(lines)
+        if found and tests(found):
+            lines.append(row_of_all_recalls(words, tests(found), found["command"]))
+    return "\n".join([*lines, *rows_of_the_best()])
+
+
+def rows_of_the_best() -> list[str]:
+    best = best_model()
+    train, shorten = best["command"].split(" && ")[:2]
+    long, short = best["runs"].items()
+    return [
+        row_of_all_recalls(f"the best recipe, {long[0]}", list(long[1].values()), train),
+        row_of_all_recalls(f"each of them shortened, {short[0]}", list(short[1].values()), shorten),
+    ]
+
+
+def best_model() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / "f8k-best.json").read_text())
+    return found
+
+
+def row_of_all_recalls(words: str, runs: list[dict[str, Any]], command: str) -> str:
+    cells = [mean([run[side][k] for run in runs]) for side, k in RECALLS]
+    cells.append(mean([run["rsum"] for run in runs]))
+    return f"| {words} | {len(runs)} | {' | '.join(cells)} | `{command}` |"
 
 
 def batch_table() -> str:
@@ -125,6 +143,23 @@ def hardest_table() -> str:
     return "\n".join(lines)
 
 
+def own_table() -> str:
+    """What a few hundred pictures of one's own are good for, from the box and from scratch."""
+    found = json.loads((RESULTS / "own-pictures.json").read_text())
+    ways = {"box": "from the box", "box with its net": "its net, too", "scratch": "from scratch"}
+    lines = [
+        f"| pictures to learn from | the box as it is | {' | '.join(ways.values())} |",
+        "|---|" + 4 * "---:|",
+    ]
+    for world, size in dict.fromkeys((row["world"], row["size"]) for row in found["rows"]):
+        of_size = [r for r in found["rows"] if (r["world"], r["size"]) == (world, size)]
+        scores = ([r["test"]["rsum"] for r in of_size if r["way"] == way] for way in ways)
+        cells = [mean(values) if values else "not run" for values in scores]
+        before = f"{found['before'][world]['rsum']:.1f}"
+        lines.append(f"| {size:,} {world} | {before} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def one_column(head: str, rows: list[tuple[str, str]]) -> str:
     lines = [f"| {head} | rsum | command |", "|---|---:|---|"]
     for words, name in rows:
@@ -142,4 +177,5 @@ TABLES = {
     "spectrum": spectrum_table,
     "choices": choices_table,
     "hardest": hardest_table,
+    "own pictures": own_table,
 }

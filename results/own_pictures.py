@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from circumstances import circumstances
 from vsepp.data.captioned import CaptionedImages
 from vsepp.data.collections import open_data
 from vsepp.encoders.snapshot import Snapshot
+from vsepp.errors import WorkFailed
 from vsepp.experiments.measure import measure_on
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
@@ -91,14 +93,18 @@ def measure_all(box: Path, asked: argparse.Namespace, seed: str) -> None:
         data = beginning(whole, first, size)
         for way, (name, ways) in WAYS.items():
             folder = asked.into / "-".join([world, str(size), *way.split(), seed])
+            if (folder / "found.json").exists():  # of a call that was interrupted
+                continue
             start_from = [f"start_from={start}"] if name == "default" else []
             changes = [*ways, *start_from, f"seed={seed}", "graphs=false", *asked.more]
             started = time.perf_counter()
-            run(Recipe.load(name, changes), data, folder)
+            with suppress(WorkFailed):  # a run that is stopped leaves the best model it had
+                run(Recipe.load(name, changes), data, folder)
             seconds = round(time.perf_counter() - started, 1)
             found = measure_on(Snapshot.load(folder), data).as_dict()
             told = {"world": world, "size": size, "way": way, "seed": seed, "seconds": seconds}
-            (folder / "found.json").write_text(json.dumps({**told, "test": found}))
+            where = {"hardware": circumstances()["hardware"]}
+            (folder / "found.json").write_text(json.dumps({**told, **where, "test": found}))
             print(*told.values(), round(found["rsum"], 1), flush=True)
 
 

@@ -15,8 +15,8 @@ FLICKR8K = ROOT.parent / "shared" / "data" / "flickr8k"
 
 
 def measured():
-    runs = json.loads((ROOT / "results" / "f8k-best.json").read_text())["runs"]
-    return runs["128 dimensions, half precision"]
+    best = json.loads((ROOT / "results" / "f8k-best.json").read_text())
+    return best["runs"]["128 dimensions, half precision"][best["in the box"]]
 
 
 def test_the_card_has_the_measured_figures():

@@ -56,6 +56,17 @@ def test_a_short_vector_is_the_long_one_seen_from_its_principal_directions():
         torch.testing.assert_close(ours, normalized(vectors @ turned), rtol=0, atol=1e-5)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_vectors_may_come_from_a_gpu():
+    here, there = snapshot(), snapshot()
+    vectors = vectors_of(here.model)
+    there.model.cuda()
+    expected = shortened(here, *vectors, 5).model.state_dict()
+    found = shortened(there, *(part.cuda() for part in vectors), 5).model.state_dict()
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor)
+
+
 def test_a_short_snapshot_is_saved_and_used_like_any(tmp_path):
     long = snapshot()
     short = shortened(long, *vectors_of(long.model), 5)

@@ -109,6 +109,21 @@ def test_a_recipe_that_cannot_run_is_refused(world, tmp_path, keys, message):
         run(Recipe.load("demo-vse++", [*TINY, *keys]), world, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("crop", "keys", "squeezed"),
+    [
+        ("random_resized", [], True),
+        ("random_resized", ["data.crop_squeezed=false"], False),
+        ("center", ["data.crop_squeezed=false"], True),  # fixed crops are those of use
+    ],
+)
+def test_squeezed_pictures_are_learned_from_squeezed_or_whole(world, crop, keys, squeezed):
+    changes = [*TINY, "model.square=true", "model.finetune=true", f"data.crop={crop}", *keys]
+    ready = set_up(Recipe.load("demo-vse++", changes), world, torch.device("cpu"))
+    assert ready.validation.view.square
+    assert ready.learned.view.square == squeezed
+
+
 def test_crops_to_learn_from_may_be_smaller_than_what_is_looked_at_in_use(world, tmp_path):
     changes = [
         "data.crop=random_resized",

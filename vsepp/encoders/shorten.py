@@ -28,7 +28,7 @@ def shortened(snapshot: Snapshot, images: Tensor, captions: Tensor, dim: int) ->
     _check(snapshot, dim)
     before, model = snapshot.architecture, snapshot.model
     plan = replace(before, dim=dim, hidden=before.hidden or before.dim, project_captions=True)
-    directions = principal_directions(images, captions, dim)
+    directions = principal_directions(images.cpu(), captions.cpu(), dim)
     weights = {name: tensor.cpu() for name, tensor in model.state_dict().items()}
     _turn(weights, "image_encoder", directions)
     if "caption_encoder.linear.weight" not in weights:  # the GRU's states are the vectors
