@@ -94,21 +94,28 @@ def row_of_all_recalls(words: str, runs: list[dict[str, Any]], command: str) -> 
 
 
 def batch_table() -> str:
-    names = [(str(size), f"batch-batch-{size}") for size in (32, 64, 256, 512, 1024)]
-    return both_losses("pairs of a batch", [*names[:2], ("128", ""), *names[2:]])
+    rows = [
+        (f"{size:,}", f"batch-batch-{size}", f"batch_size={size}")
+        for size in (32, 64, 256, 512, 1024)
+    ]
+    return both_losses("pairs of a batch", [*rows[:2], ("128", "", ""), *rows[2:]])
 
 
 def errors_table() -> str:
-    names = [(f"{share} %", f"errors-errors-{share}") for share in (10, 20, 30, 40)]
-    return both_losses("captions dealt to wrong pictures", [("0 %", ""), *names])
+    rows = [
+        (f"{share} %", f"errors-errors-{share}", f"data.wrong_captions={share / 100}")
+        for share in (10, 20, 30, 40)
+    ]
+    return both_losses("captions dealt to wrong pictures", [("0 %", "", ""), *rows])
 
 
-def both_losses(head: str, rows: list[tuple[str, str]]) -> str:
+def both_losses(head: str, rows: list[tuple[str, str, str]]) -> str:
     """A row for each setting; that without a name is the grid's own."""
-    lines = [f"| {head} | {' | '.join(LOSSES.values())} |", "|---|---:|---:|"]
-    for words, name in rows:
+    lines = [f"| {head} | {' | '.join(LOSSES.values())} | added |", "|---|---:|---:|---|"]
+    for words, name, change in rows:
         cells = (rsum(f"{name}-{way}") for way in LOSSES) if name else (rsum(SUM), rsum(MAX))
-        lines.append(f"| {words} | {' | '.join(cells)} |")
+        added = f"`--set {change}`" if change else ""
+        lines.append(f"| {words} | {' | '.join(cells)} | {added} |")
     return "\n".join(lines)
 
 
