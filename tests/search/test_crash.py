@@ -22,7 +22,7 @@ import sys
 import vsepp
 from vsepp.search import embedding
 
-embedding.BATCH = embedding.PIECE = 4  # many commits, many moments between them
+embedding.TOGETHER = embedding.PIECE = 4  # many commits, many moments between them
 embedder = vsepp.load(sys.argv[3])
 print("ready", flush=True)
 with vsepp.Collection.open_or_create(sys.argv[1], embedder) as collection:

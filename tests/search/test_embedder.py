@@ -3,18 +3,18 @@ import pytest
 from PIL import Image
 
 import vsepp
-from vsepp.errors import WrongRequest
-from vsepp.search.embedder import BATCH, embed_captions_file, embed_folder
+from vsepp.errors import WorkFailed, WrongRequest
+from vsepp.search.embedder import PICTURES, TEXTS, embed_captions_file, embed_folder
 
 pytestmark = pytest.mark.slow
 
 
 def test_many_texts_come_back_in_their_order(snapshot_folder):
     embedder = vsepp.load(snapshot_folder)
-    texts = ["a red circle", "a small dotted blue star left of a ring", ""] * BATCH
+    texts = ["a red circle", "a small dotted blue star left of a ring", ""] * TEXTS
     together = embedder.embed_texts(texts)
     one_by_one = np.concatenate([embedder.embed_texts([text]) for text in texts[:3]])
-    np.testing.assert_allclose(together, np.tile(one_by_one, (BATCH, 1)), atol=1e-6)
+    np.testing.assert_allclose(together, np.tile(one_by_one, (TEXTS, 1)), atol=1e-6)
     assert together.dtype == np.float32
 
 
@@ -23,9 +23,26 @@ def test_files_scenes_and_open_pictures_are_the_same(snapshot_folder, world, tmp
     scene = world.items[0].path
     scene.open(64).save(tmp_path / "scene.png")
     forms = [scene, scene.open(64), tmp_path / "scene.png", str(tmp_path / "scene.png")]
-    vectors = embedder.embed_images(forms * BATCH)
-    assert vectors.shape == (4 * BATCH, embedder.dim)
-    np.testing.assert_allclose(vectors, np.tile(vectors[0], (4 * BATCH, 1)), atol=1e-6)
+    vectors = embedder.embed_images(forms * PICTURES)
+    assert vectors.shape == (4 * PICTURES, embedder.dim)
+    np.testing.assert_allclose(vectors, np.tile(vectors[0], (4 * PICTURES, 1)), atol=1e-6)
+
+
+def test_an_open_picture_may_come_many_times(snapshot_folder, tmp_path):
+    """Files are decoded in threads; one that is open but not read yet must not be read by two at once."""
+    noise = np.random.default_rng(0).integers(0, 256, (480, 640, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "noise.png")
+    embedder = vsepp.load(snapshot_folder)
+    expected = embedder.embed_images([tmp_path / "noise.png"])
+    with Image.open(tmp_path / "noise.png") as picture:
+        vectors = embedder.embed_images([picture] * 20)
+    np.testing.assert_allclose(vectors, np.tile(expected, (20, 1)), atol=1e-6)
+
+
+def test_a_file_that_is_no_picture_is_named(snapshot_folder, tmp_path):
+    (tmp_path / "letter.jpg").write_text("dear")
+    with pytest.raises(WorkFailed, match="letter.jpg"):
+        vsepp.load(snapshot_folder).embed_images([tmp_path / "letter.jpg"] * 3)
 
 
 def test_nothing_gives_nothing(snapshot_folder):

@@ -73,7 +73,7 @@ def test_a_shard_that_is_done_is_not_opened_again(collection, shards, pictures, 
 
 
 def test_a_shard_that_was_interrupted_is_finished(collection, shards, pictures, monkeypatch):
-    monkeypatch.setattr("vsepp.search.embedding.BATCH", 4)
+    monkeypatch.setattr("vsepp.search.embedding.TOGETHER", 4)
     monkeypatch.setattr("vsepp.search.embedding.PIECE", 4)
     write_tar(shards / "a.tar", {f"{n}.jpg": pictures[n] for n in range(30)})
     adding = collection.adding(shards)

@@ -14,9 +14,11 @@ from weakref import finalize
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
+from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
+from vsepp.data.ahead import made_ahead
 from vsepp.data.pictures import SUFFIXES, Picture, Pixels
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import read_config
@@ -25,7 +27,7 @@ from vsepp.search.likely_words import LikelyWords
 from vsepp.search.similarity import unit
 
 Vectors = NDArray[np.float32]
-BATCH = 32
+TEXTS, PICTURES = 32, 16  # at once; what a net makes of more pictures leaves the caches
 FILES = ("config.json", "tokenizer.json", "image.onnx", "caption.onnx", "model.safetensors")
 DEVICES = ("CUDAExecutionProvider", "CPUExecutionProvider")  # the first that is there
 IN_THE_BOX = Path(__file__).parents[1] / "pretrained" / "default"
@@ -71,7 +73,11 @@ class Embedder:
     def embed_images(self, pictures: Iterable[Picture]) -> Vectors:
         """Vectors (N, D) of files, open pictures or anything with `open(short_side)`."""
         view = self.architecture.view
-        return self.embed_pixels(view.cut(view.resized(picture)) for picture in pictures)
+
+        def cut(picture: Picture) -> Pixels:
+            return view.cut(view.resized(picture))
+
+        return self.embed_pixels(made_ahead(map(_decoded_if_open, pictures), cut, 2 * PICTURES))
 
     def embed_pixels(self, cut: Iterable[Pixels]) -> Vectors:
         """Vectors (N, D) of pictures that are cut as the net sees them."""
@@ -83,7 +89,7 @@ class Embedder:
             )
         waiting = iter(cut)
         vectors = [np.zeros((0, self.dim), dtype=np.float32)]
-        while batch := list(islice(waiting, BATCH)):
+        while batch := list(islice(waiting, PICTURES)):
             vectors += self._image.run(None, {"images": np.stack(batch)})
         return np.concatenate(vectors)
 
@@ -101,14 +107,21 @@ class Embedder:
         vectors = np.zeros((len(words), self.dim), dtype=np.float32)
         # Texts of like length share a batch: less padding, less work.
         order = sorted(range(len(words)), key=lambda number: len(words[number]))
-        for start in range(0, len(order), BATCH):
-            chosen = order[start : start + BATCH]
+        for start in range(0, len(order), TEXTS):
+            chosen = order[start : start + TEXTS]
             lengths = np.array([len(words[number]) for number in chosen])
             ids = np.zeros((len(chosen), lengths.max()), dtype=np.int64)
             for row, number in enumerate(chosen):
                 ids[row, : lengths[row]] = words[number]
             (vectors[chosen],) = self._caption.run(None, {"words": ids, "lengths": lengths})
         return vectors
+
+
+def _decoded_if_open(picture: Picture) -> Picture:
+    """The same open picture may come twice, and two threads must not decode it at once."""
+    if isinstance(picture, Image.Image):
+        picture.load()
+    return picture
 
 
 def _session(graph: Path, spinning: bool = True) -> onnxruntime.InferenceSession:

@@ -9,7 +9,7 @@ from PIL import Image
 
 from vsepp.data.ahead import made_ahead
 from vsepp.search.duplicates import look_of
-from vsepp.search.embedder import BATCH, Embedder
+from vsepp.search.embedder import Embedder
 from vsepp.search.reading import Read, read
 from vsepp.search.remembered import Embedded, Photo
 from vsepp.search.sources import Part
@@ -17,7 +17,8 @@ from vsepp.search.walk import Broken, File
 
 MadeBefore = Callable[[Photo], Embedded | None]
 PIECE = 8  # files that a thread reads in one go: the threads are through at nearly the same time
-AHEAD = 4 * BATCH  # files that are read at most before the net has seen them
+TOGETHER = 32  # files whose vectors are handed on in one go
+AHEAD = 4 * TOGETHER  # files that are read at most before the net has seen them
 
 
 @dataclass(frozen=True)
@@ -117,12 +118,12 @@ def _pieces_of_shard(shard: File, part: Part) -> Iterator[_Piece]:
 
 
 def _batches(pieces: Iterable[_Piece]) -> Iterator[_Piece]:
-    """As many as the net takes at once, all of one shard."""
+    """As many as are handed on in one go, all of one shard."""
     for shard, together in groupby(pieces, key=lambda piece: piece.shard):
         items: list[File | Read | Broken] = []
         for piece in together:
             items += piece.items
-            if piece.tally or len(items) >= BATCH:
+            if piece.tally or len(items) >= TOGETHER:
                 yield _Piece(items, shard, piece.tally)
                 items = []
         if items:
