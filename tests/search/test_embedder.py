@@ -41,7 +41,7 @@ def test_an_open_picture_may_come_many_times(snapshot_folder, tmp_path):
 
 def test_a_file_that_is_no_picture_is_named(snapshot_folder, tmp_path):
     (tmp_path / "letter.jpg").write_text("dear")
-    with pytest.raises(WorkFailed, match="letter.jpg"):
+    with pytest.raises(WorkFailed, match=r"letter\.jpg"):
         vsepp.load(snapshot_folder).embed_images([tmp_path / "letter.jpg"] * 3)
 
 
