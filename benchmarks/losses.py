@@ -1,6 +1,6 @@
 """Does a step of training take longer with the max of hinges than with their sum?
 
-    python benchmarks/losses.py            two minutes on two CPU cores, seconds on a GPU
+    python benchmarks/losses.py            a minute on two CPU cores
 
 The paper's model on made-up features, batches of 128, window by window in turns. Only with this can curves over epochs
 (Fig. 2) be read as curves over time.

@@ -253,8 +253,8 @@ def test_searching_while_adding_and_removing(opened, engine):
                 score = content[seen % 4000] @ content[number]
                 right.append(hit.score == pytest.approx(score, abs=0.01))
             seen += 1
-        # Seen once of Milvus 2.3.5: 2.06 for two unit vectors, while rows were written. The hits of one search may be off.
-        assert right.count(False) <= (max(5, 0.01 * len(right)) if engine.server else 0)
+        # Milvus 2.3.5 has said 2.06 of two unit vectors while rows were written: one search of a server may be off.
+        assert right.count(False) <= (5 if engine.server else 0)
         return seen
 
     with ThreadPoolExecutor(3) as pool:

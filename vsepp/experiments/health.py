@@ -13,9 +13,7 @@ from vsepp.training.loop import Epoch
 
 STUCK = 500  # steps; a young model may lie on one point for a while, and leave it
 RISING = 1.05  # times the recall to beat: vectors fall into order, and such a model has left before
-NEAR_CHANCE = (
-    4  # times it: whatever finds more has learned something, however close its vectors are
-)
+NEAR_CHANCE = 4  # times it: what finds more has learned, however close its vectors lie
 
 
 class HealthCheck:
@@ -39,6 +37,7 @@ class HealthCheck:
         if loss == "sum_of_hinges" or not has_collapsed(images, captions):
             self._to_beat, self._steps_on_one_point = 0.0, 0
         elif rsum > NEAR_CHANCE * rsum_by_chance(len(images)) or rsum > RISING * self._to_beat:
+            # To beat since it lies there: recall may rise in one epoch or little by little.
             self._to_beat, self._steps_on_one_point = rsum, 0
         else:
             self._steps_on_one_point += num_steps
