@@ -1,0 +1,42 @@
+"""One model whose weights are the mean of several models' weights.
+
+Models that learned from one start, in another order, end close enough to each other that the mean lies lower
+than each of them: the gain of an ensemble for the price of one model. Models of different starts have nothing
+in common, and their mean is noise.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from vsepp.encoders.joint import JointEmbedding
+from vsepp.encoders.snapshot import Snapshot
+from vsepp.errors import WrongRequest
+
+
+def averaged(snapshots: Sequence[Snapshot]) -> Snapshot:
+    """The mean of their weights; words and notes are the first one's."""
+    _check(snapshots)
+    first = snapshots[0]
+    states = [snapshot.model.state_dict() for snapshot in snapshots]
+    model = JointEmbedding.build(first.architecture)
+    model.load_state_dict({name: _mean([state[name] for state in states]) for name in states[0]})
+    return replace(first, model=model.eval())
+
+
+def _mean(tensors: Sequence[Tensor]) -> Tensor:
+    if not tensors[0].is_floating_point():  # a batch norm's count of its batches
+        return tensors[0]
+    return torch.stack([tensor.double() for tensor in tensors]).mean(0).to(tensors[0])
+
+
+def _check(snapshots: Sequence[Snapshot]) -> None:
+    if len(snapshots) < 2:
+        raise WrongRequest("A mean takes at least two models.")
+    for other in snapshots[1:]:
+        if other.architecture != snapshots[0].architecture:
+            raise WrongRequest("Only models of one architecture have a mean.")
+        if other.vocabulary.words() != snapshots[0].vocabulary.words():
+            raise WrongRequest("Only models that know the same words have a mean.")

@@ -1,0 +1,28 @@
+"""Snapshots of one start + data -> the model with their mean weights, and what that gains."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from vsepp.data.captioned import CaptionedImages
+from vsepp.encoders.architecture import CONFIG
+from vsepp.encoders.average import averaged
+from vsepp.encoders.snapshot import Snapshot
+from vsepp.errors import WrongRequest
+from vsepp.evaluation.retrieval import Retrieval
+from vsepp.experiments.measure import measure_on
+
+
+def average(
+    folders: Sequence[Path], data: CaptionedImages, into: Path, half: bool = False
+) -> tuple[list[Retrieval], Retrieval]:
+    """Recall on the validation split, of each of them and of their mean."""
+    if (into / CONFIG).exists():
+        raise WrongRequest(f"{into} holds a snapshot already. Take another folder.")
+    snapshots = [Snapshot.load(folder) for folder in folders]
+    mean = averaged(snapshots)
+    *each, together = (measure_on(snapshot, data, "val") for snapshot in (*snapshots, mean))
+    origin = {"mean_of": len(snapshots), "validation_rsum": round(together.rsum, 1)}
+    mean.model.cpu()
+    replace(mean, notes=mean.notes | origin).save(into, half=half)
+    return each, together
