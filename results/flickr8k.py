@@ -70,6 +70,9 @@ PARTS: dict[str, list[Experiment]] = {
     "curriculum": [
         Experiment(f"sum-first-{n}", MAX, (f'phases=[{{epochs={n},learning_rate=6e-4,loss="sum_of_hinges"}},'
             f'{{epochs={9 - n},learning_rate=6e-4}},{{epochs=21,learning_rate=6e-5}}]',)) for n in (1, 3)
+    ] + [  # the grid's begins with two epochs of the sum
+        Experiment("max-alone-rc", "f8k-vse++-rc",
+            ("phases=[{epochs=12,learning_rate=6e-4},{epochs=8,learning_rate=6e-5}]",))
     ],
     "choices": [
         Experiment("unmasked", MAX, ("loss.mask_same_image=false",)),

@@ -47,7 +47,8 @@ def flickr8k_table() -> str:
     best = best_model()
     seeds = best["runs"]["128 dimensions, half precision"]
     lines.append(row("VSE++, the best recipe", list(seeds.values())))
-    lines.append(row("the model in the box", [seeds[best["in the box"]]]))
+    shipped = best["in the box"]["runs"]["128 dimensions, half precision"]
+    lines.append(row("the model in the box, a mean of three", [shipped]))
     return "\n".join(lines)
 
 

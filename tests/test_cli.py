@@ -136,6 +136,7 @@ def test_a_folder_is_indexed_and_searched(photos, photo_folder):
     assert (float(score), path) == (pytest.approx(1, abs=2e-3), best)
 
 
+@pytest.mark.slow
 def test_index_again_adds_prunes_and_names_what_is_broken(photos, photo_folder):
     (photo_folder / "000000.jpg").unlink()
     (photo_folder / "000001.jpg").write_bytes(b"")
@@ -146,6 +147,7 @@ def test_index_again_adds_prunes_and_names_what_is_broken(photos, photo_folder):
     assert f"broken: {photo_folder / '000001.jpg'}: not a picture" in said
 
 
+@pytest.mark.slow
 def test_nothing_found_says_what_to_type(photos):
     found = vsepp("search", photos, "the of the of")
     assert found.stdout == ""
@@ -153,6 +155,7 @@ def test_nothing_found_says_what_to_type(photos):
     assert len(vsepp("search", photos, "the of", "--min-score", -9).stdout.splitlines()) == 11
 
 
+@pytest.mark.slow
 def test_captions_are_ranked_by_a_photo(photos, photo_folder, tmp_path):
     (tmp_path / "captions.txt").write_text("a red circle\na green ring\n", encoding="utf-8")
     image = photo_folder / "000003.jpg"
@@ -162,6 +165,7 @@ def test_captions_are_ranked_by_a_photo(photos, photo_folder, tmp_path):
     assert "a red circle" in vsepp(*ranked).stdout
 
 
+@pytest.mark.slow
 def test_names_that_are_no_text_come_out_as_they_are(photos, photo_folder, tmp_path):
     folder = tmp_path / "strange"
     folder.mkdir()
@@ -175,6 +179,7 @@ def test_names_that_are_no_text_come_out_as_they_are(photos, photo_folder, tmp_p
     assert os.fsencode(document["hits"][0]["path"]) == name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["search", "PHOTOS", "a red circle"], ["index", "FOLDER"]])
 def test_searching_imports_no_torch(photos, photo_folder, arguments):
     words = [{"PHOTOS": str(photos), "FOLDER": str(photo_folder)}.get(w, w) for w in arguments]

@@ -137,11 +137,13 @@ def test_words_are_those_that_nltk_gave(row):
     assert " ".join(treebank_words_of_2017(row[0])) == row[-1]
 
 
+@pytest.mark.slow
 def test_the_table_is_still_what_nltk_gives(word_tokenize):
     for text, words, *_ in TABLE:
         assert " ".join(word_tokenize(text.lower())) == words
 
 
+@pytest.mark.slow
 def test_random_texts_are_cut_as_nltk_cuts_them(word_tokenize):
     words = [word for row in TABLE for word in row[0].split()]
     generator = random.Random(0)

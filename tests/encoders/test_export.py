@@ -77,6 +77,7 @@ def test_a_snapshot_of_an_older_version_is_read_and_written_again(tmp_path):
     np.testing.assert_allclose(vsepp.load(folder).embed_texts(texts), before, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_onnxruntime_fuses_convolutions_with_their_batch_norms(snapshot_folder, tmp_path):
     """It does so only where all their numbers are plain constants; a net is three times as fast then."""
     options = onnxruntime.SessionOptions()

@@ -67,6 +67,7 @@ def test_vectors_may_come_from_a_gpu():
         torch.testing.assert_close(found[name], tensor)
 
 
+@pytest.mark.slow
 def test_a_short_snapshot_is_saved_and_used_like_any(tmp_path):
     long = snapshot()
     short = shortened(long, *vectors_of(long.model), 5)

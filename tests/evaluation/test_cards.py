@@ -49,6 +49,7 @@ def test_no_text_leaves_its_card(tmp_path):
     assert (pixels[-5:] == 255).all()
 
 
+@pytest.mark.slow
 def test_more_cards_and_longer_captions_take_more_paper(tmp_path):
     def height(number: int, text: str) -> int:
         card = Card(

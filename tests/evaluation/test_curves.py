@@ -39,6 +39,7 @@ def has_colour(pixels: np.ndarray, colour: str) -> bool:
     return bool((pixels == wanted).all(axis=-1).any())
 
 
+@pytest.mark.slow
 def test_every_run_has_its_own_colour_and_mark():
     curves = [a_curve("VSE0", 4), a_curve("VSE++", 6)]
     pixels = drawn(curves)
@@ -49,6 +50,7 @@ def test_every_run_has_its_own_colour_and_mark():
     assert not has_colour(pixels, LIGHT.models[2])
 
 
+@pytest.mark.slow
 def test_on_dark_paper():
     pixels = drawn([a_curve("VSE0", 4)], DARK)
     assert has_colour(pixels[:1, :1], DARK.paper)
@@ -56,6 +58,7 @@ def test_on_dark_paper():
     assert not has_colour(pixels, LIGHT.models[0])
 
 
+@pytest.mark.slow
 def test_panels_without_numbers_are_left_out():
     full = drawn([a_curve("VSE0", 4)])
     older = drawn([a_curve("VSE0", 4, behaves=False)])
@@ -64,6 +67,7 @@ def test_panels_without_numbers_are_left_out():
     assert mixed.shape == full.shape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "curves",
     [

@@ -51,6 +51,7 @@ def shown(store, question):
     return int((store.sample(store.count) @ question.vector[0] >= lowest).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [50, 500, 2000])
 def test_chance_finds_about_one_photo(size):
     """One in 100 of a small collection; a little more where many happen to fit."""
@@ -98,6 +99,7 @@ def test_common_words_show_nothing_where_there_is_nothing_of_it():
     assert (photos @ DOG >= lowest_score(background, photos @ DOG, SENSE, 1000)).sum() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [0.75, 0.5, 0.25])
 def test_the_fewer_words_are_known_the_less_is_shown(known):
     all_known, some = (
@@ -129,6 +131,7 @@ def test_long_texts_share_a_background():
     assert of[2] != of[3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 10, 300])
 def test_photos_like_one_need_not_be_many_and_to_find_itself_is_no_chance(size):
     photos = Store(size).sample(size)

@@ -166,6 +166,7 @@ def test_the_plain_loop_can_resume_what_the_fast_one_began(pairs):
 # ---- from pictures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finetune", [True, False])
 @pytest.mark.parametrize("crop", ["center", "random", "random_resized"])
 @pytest.mark.parametrize("per_step", [1, 2])
