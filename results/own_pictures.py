@@ -30,13 +30,7 @@ from vsepp.experiments.shortening import shorten
 from vsepp.search.embedder import IN_THE_BOX
 
 ROOT, SIZES = Path(__file__).parents[1], (200, 500, 2_000)
-TUNED = (
-    "model.finetune=true",
-    "model.fixed_statistics=true",
-    "data.crop=random_resized",
-    "net_share=0.3",
-)
-WAYS = {"box": ("default", ()), "box with its net": ("default", TUNED), "scratch": ("scratch", ())}
+WAYS = {"box": "default", "box with its net": "default-ft", "scratch": "scratch"}
 FOR_THE_BOX, WORLD = 3_600, "shapes:8000"
 
 
@@ -91,12 +85,12 @@ def measure_all(box: Path, asked: argparse.Namespace, seed: str) -> None:
     }
     for (world, (whole, first, start)), size in product(worlds.items(), SIZES):
         data = beginning(whole, first, size)
-        for way, (name, ways) in WAYS.items():
+        for way, name in WAYS.items():
             folder = asked.into / "-".join([world, str(size), *way.split(), seed])
             if (folder / "found.json").exists():  # of a call that was interrupted
                 continue
-            start_from = [f"start_from={start}"] if name == "default" else []
-            changes = [*ways, *start_from, f"seed={seed}", "graphs=false", *asked.more]
+            start_from = [f"start_from={start}"] if way != "scratch" else []
+            changes = [*start_from, f"seed={seed}", "graphs=false", *asked.more]
             started = time.perf_counter()
             with suppress(WorkFailed):  # a run that is stopped leaves the best model it had
                 run(Recipe.load(name, changes), data, folder)

@@ -53,4 +53,5 @@ def _model(recipe: Recipe) -> str:
     if recipe.method == "correlation":
         return f"{recipe.model.backbone}, canonical correlation (Sec. 2.1)"
     losses = dict.fromkeys(phase.loss for phase in recipe.phases if phase.epochs)
-    return f"{recipe.model.backbone}, {' then '.join(losses)}"
+    tuned = " fine-tuned" if recipe.start_from and recipe.model.finetune else ""
+    return f"{recipe.model.backbone}{tuned}, {' then '.join(losses)}"
