@@ -4,8 +4,9 @@
 # make setup   only install
 PYTHON ?= python3
 BIN := .venv/bin
+CORES := $(shell $(PYTHON) -c "import os; print(min(8, os.cpu_count()))")
 # Several processes of one thread each are faster than one of several threads; one more than cores, as some wait.
-WORKERS := $(shell $(PYTHON) -c "import os; print(min(8, os.cpu_count() + 1))")
+WORKERS := $(shell expr $(CORES) + 1)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
@@ -26,7 +27,7 @@ quick: .venv/.everything-is-ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" --numprocesses $(CORES)
 
 setup: .venv/.everything-is-ready
 

@@ -15,11 +15,8 @@ from vsepp.experiments.run import run
 settings.register_profile("unhurried", deadline=None)  # machines are shared and noisy
 settings.load_profile("unhurried")
 
-SHARING = (
-    "milvus",
-    "test_ray",
-    "test_distributed",
-)  # in the names of tests that take long to prepare
+# In the names of tests that take long to prepare.
+SHARING = "milvus", "test_ray", "test_distributed", "test_cli"
 SHARED = Path(__file__).parents[2] / "shared"
 TINY = (
     "batch_size=32",

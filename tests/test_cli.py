@@ -238,6 +238,7 @@ def test_what_is_left_out_of_a_training_is_counted(photo_folder, tmp_path):
         vsepp("evaluate", tmp_path / "run", "--data", photo_folder, "--split", split, *skip)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

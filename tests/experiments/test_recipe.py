@@ -75,7 +75,7 @@ def test_a_bag_of_words_has_no_order_to_read():
 
 
 def test_wrong_files_are_explained(tmp_path):
-    with pytest.raises(WrongRequest, match="one of: cca, default, demo-vse"):
+    with pytest.raises(WrongRequest, match="one of: cca, default, default-ft, demo-vse"):
         Recipe.load("nowhere")
     broken = tmp_path / "broken.toml"
     broken.write_text("phases = [")
