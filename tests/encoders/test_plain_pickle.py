@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import struct
 import subprocess
 import sys
 import zipfile
@@ -20,6 +21,7 @@ from tests.encoders.release import (
     python2_vocabulary,
     text_weights,
 )
+from tests.memory import peak_extra_megabytes
 from vsepp.encoders.plain_pickle import Refused
 from vsepp.encoders.released_checkpoint import read_checkpoint
 from vsepp.encoders.released_vocabulary import read_vocabulary
@@ -146,12 +148,57 @@ class Doubled(torch.nn.Module):
         return 2 * x
 
 
-def test_a_small_file_cannot_fill_the_memory(tmp_path):
-    """The 4,000,000,000th entry of a pickle's memo, of which C's reader would make a table."""
-    (tmp_path / "bomb").write_bytes(b"\x80\x02}r\x00\x28\x6b\xee.")
-    for read in (read_checkpoint, read_vocabulary):
-        with pytest.raises(WrongRequest, match="bomb cannot be read"):
-            read(tmp_path / "bomb")
+LENGTH = struct.pack("<Q", 2**30)
+BOMBS = {
+    # the 4,000,000,000th entry of the memo, of which C's reader would make a table
+    "memo": b"\x80\x02}r\x00\x28\x6b\xee.",
+    "bytearray": b"\x80\x05\x96" + LENGTH + b"abc.",
+    "bytes": b"\x80\x04\x8e" + LENGTH + b"abc.",
+    "text": b"\x80\x04\x8d" + LENGTH + b"abc.",
+    "frame": b"\x80\x04\x95" + LENGTH + b"N.",
+}
+
+
+def zipped(pickled, how=zipfile.ZIP_STORED):
+    with io.BytesIO() as file:
+        with zipfile.ZipFile(file, "w", how) as archive:
+            archive.writestr("archive/data.pkl", pickled)
+            archive.writestr("archive/data/0", bytes(2**27 if how else 1))
+        return file.getvalue()
+
+
+def lists_of_lists(depth=40):
+    """Each has the one before twice: 2 ** 40 places, and 40 lists."""
+    content = []
+    for _ in range(depth):
+        content = [content, content]
+    return pickle.dumps({"model": content, "opt": {}}, 2)
+
+
+def test_small_files_cannot_fill_the_memory(tmp_path):
+    bombs = BOMBS | {
+        "zipped bytearray": zipped(BOMBS["bytearray"]),
+        "compressed": zipped(b"\x80\x02}.", zipfile.ZIP_DEFLATED),
+        "lists of lists": zipped(lists_of_lists()),
+    }
+    for name, bomb in bombs.items():
+        (tmp_path / name).write_bytes(bomb)
+    prepare = """
+        from pathlib import Path
+        from vsepp.encoders.released_checkpoint import read_checkpoint
+        from vsepp.encoders.released_vocabulary import read_vocabulary
+        from vsepp.errors import WrongRequest
+    """
+    measure = f"""
+        for file in Path({str(tmp_path)!r}).iterdir():
+            for read in (read_checkpoint, read_vocabulary):
+                try:
+                    read(file)
+                    raise SystemExit(f"{{file}} was read")
+                except WrongRequest as reason:
+                    assert file.name in str(reason), reason
+    """
+    assert peak_extra_megabytes(prepare, measure) < 60
 
 
 def test_a_small_tensor_cannot_pose_as_a_large_one(tmp_path):

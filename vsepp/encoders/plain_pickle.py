@@ -14,6 +14,11 @@ class Refused(WrongRequest):
     """A file names something that is not plain data."""
 
 
+def _refuse_a_bytearray(_: pickle.Unpickler) -> None:
+    """Its room is made before it is read: ten bytes of a file could ask for all memory."""
+    raise pickle.UnpicklingError("it holds a bytearray, which nobody wrote into such files")
+
+
 # The reader written in Python, which is fast enough: of the one in C, a file of twenty bytes can
 # ask for a table of 60 GB.
 class PlainUnpickler(pickle._Unpickler):
@@ -23,6 +28,8 @@ class PlainUnpickler(pickle._Unpickler):
     made afresh for each file: a hostile one may change those that it was given.
     """
 
+    dispatch = pickle._Unpickler.dispatch | {pickle.BYTEARRAY8[0]: _refuse_a_bytearray}
+
     def __init__(
         self,
         file: BinaryIO,
@@ -30,7 +37,7 @@ class PlainUnpickler(pickle._Unpickler):
         storage: Callable[[Any], Any] | None = None,  # what a reference to data outside stands for
         encoding: str = "utf-8",  # of what Python 2 called a string
     ) -> None:
-        super().__init__(_WholeLines(file), encoding=encoding)
+        super().__init__(_NothingCutOff(file), encoding=encoding)
         self._stand_in = stand_in
         self._storage = storage
 
@@ -47,13 +54,16 @@ class PlainUnpickler(pickle._Unpickler):
 
 
 @dataclass(frozen=True)
-class _WholeLines:
-    """A file in which half a line is an error: names are lines, and half a name is no name."""
+class _NothingCutOff:
+    """A file in which less than was asked for is an error: half a name is no name."""
 
     file: BinaryIO
 
     def read(self, size: int) -> bytes:
-        return self.file.read(size)
+        data = self.file.read(size)
+        if len(data) < size:
+            raise EOFError("it ends in the middle of something")
+        return data
 
     def readline(self) -> bytes:
         line = self.file.readline()

@@ -68,22 +68,29 @@ def read_torch_file(stream: BinaryIO) -> Any:
         if error.errno != errno.EINVAL:
             raise
         raise ValueError("a part is said to lie before its beginning") from error
-    return _with_tensors(content, storages)
+    return _with_tensors(content, storages, {})
 
 
-def _with_tensors(content: Any, storages: Storages) -> Any:
+def _with_tensors(content: Any, storages: Storages, made: dict[int, Any]) -> Any:
+    """What occurs twice in the content is made once: lists of lists could be without end otherwise."""
+    if id(content) in made:
+        return made[id(content)]
+    result = content
     if isinstance(content, Place):
-        return content.tensor(storages)
-    if isinstance(content, dict):
-        return {key: _with_tensors(value, storages) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_with_tensors(value, storages) for value in content]
-    return content
+        result = content.tensor(storages)
+    elif isinstance(content, dict):
+        result = {key: _with_tensors(value, storages, made) for key, value in content.items()}
+    elif isinstance(content, (list, tuple)):
+        result = [_with_tensors(value, storages, made) for value in content]
+    made[id(content)] = result
+    return result
 
 
 def _read_zip(stream: BinaryIO) -> tuple[Any, Storages]:
     """torch 1.6 and later: an archive of a pickle and a file for each storage."""
     with zipfile.ZipFile(stream) as archive:
+        if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+            raise ValueError("it is compressed, as torch's files are not")  # and may be a bomb
         names = archive.namelist()
         (pickled,) = (name for name in names if name.endswith("/data.pkl"))
         folder = pickled.removesuffix(".pkl") + "/"
