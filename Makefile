@@ -7,7 +7,7 @@ BIN := .venv/bin
 CORES := $(shell $(PYTHON) -c "import os; print(min(8, os.cpu_count()))")
 # Several processes of one thread each are faster than one of several threads; one more than cores, as some wait.
 WORKERS := $(shell expr $(CORES) + 1)
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS)
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test quick setup clean
@@ -21,13 +21,13 @@ test: .venv/.everything-is-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST)
+	$(PYTEST) $(WORKERS)
 
 quick: .venv/.everything-is-ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(PYTEST) -m "not slow" --numprocesses $(CORES)
+	$(PYTEST) $(CORES) -m "not slow"
 
 setup: .venv/.everything-is-ready
 
