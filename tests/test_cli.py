@@ -34,8 +34,8 @@ def test_help_names_the_verbs_without_torch():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    verbs = "demo train evaluate reproduce recipes data precompute import embed figures"
-    for verb in f"{verbs} index search serve".split():
+    verbs = "demo train evaluate reproduce recipes data precompute import shorten average embed"
+    for verb in f"{verbs} figures index search serve".split():
         assert verb in done.stdout
 
 

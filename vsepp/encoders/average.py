@@ -35,8 +35,9 @@ def _mean(tensors: Sequence[Tensor]) -> Tensor:
 def _check(snapshots: Sequence[Snapshot]) -> None:
     if len(snapshots) < 2:
         raise WrongRequest("A mean takes at least two models.")
-    for other in snapshots[1:]:
-        if other.architecture != snapshots[0].architecture:
-            raise WrongRequest("Only models of one architecture have a mean.")
-        if other.vocabulary.words() != snapshots[0].vocabulary.words():
-            raise WrongRequest("Only models that know the same words have a mean.")
+    first = snapshots[0]
+    for place, other in enumerate(snapshots[1:], 2):
+        if other.architecture != first.architecture:
+            raise WrongRequest(f"A mean needs one architecture: number {place} has another.")
+        if other.vocabulary.words() != first.vocabulary.words():
+            raise WrongRequest(f"A mean needs the same words: number {place} knows others.")

@@ -105,6 +105,11 @@ class Snapshot:
         )
 
 
+def check_that_none_is_in(folder: Path) -> None:
+    if (folder / CONFIG).exists():
+        raise WrongRequest(f"{folder} holds a snapshot already. Take another folder.")
+
+
 def _halved(tensor: Tensor) -> Tensor:
     """Matrices in half precision; the few biases and statistics of batch norms keep their digits."""
     if tensor.dtype != torch.float32 or tensor.dim() < 2 or tensor.abs().max() > LARGEST_HALF:

@@ -5,10 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from vsepp.data.captioned import CaptionedImages
-from vsepp.encoders.architecture import CONFIG
 from vsepp.encoders.average import averaged
-from vsepp.encoders.snapshot import Snapshot
-from vsepp.errors import WrongRequest
+from vsepp.encoders.snapshot import Snapshot, check_that_none_is_in
 from vsepp.evaluation.retrieval import Retrieval
 from vsepp.experiments.measure import measure_on
 
@@ -17,8 +15,7 @@ def average(
     folders: Sequence[Path], data: CaptionedImages, into: Path, half: bool = False
 ) -> tuple[list[Retrieval], Retrieval]:
     """Recall on the validation split, of each of them and of their mean."""
-    if (into / CONFIG).exists():
-        raise WrongRequest(f"{into} holds a snapshot already. Take another folder.")
+    check_that_none_is_in(into)
     snapshots = [Snapshot.load(folder) for folder in folders]
     mean = averaged(snapshots)
     *each, together = (measure_on(snapshot, data, "val") for snapshot in (*snapshots, mean))

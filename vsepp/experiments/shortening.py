@@ -6,10 +6,8 @@ from pathlib import Path
 from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImages
 from vsepp.devices import best_device, prepare
-from vsepp.encoders.architecture import CONFIG
 from vsepp.encoders.shorten import shortened
-from vsepp.encoders.snapshot import Snapshot
-from vsepp.errors import WrongRequest
+from vsepp.encoders.snapshot import Snapshot, check_that_none_is_in
 from vsepp.evaluation.retrieval import Retrieval, embed
 from vsepp.experiments.measure import measure_on
 
@@ -20,8 +18,7 @@ def shorten(
     folder: Path, data: CaptionedImages, dim: int, into: Path, half: bool = False
 ) -> tuple[Retrieval, Retrieval]:
     """Directions are found on the training split; recall on the validation split before and after."""
-    if (into / CONFIG).exists():
-        raise WrongRequest(f"{into} holds a snapshot already. Take another folder.")
+    check_that_none_is_in(into)
     long = Snapshot.load(folder)
     device = best_device()
     prepare(device)
