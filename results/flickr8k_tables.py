@@ -145,6 +145,8 @@ def choices_table() -> str:
         ("three epochs of the sum first", "curriculum-sum-first-3"),
         ("RC: two epochs of the sum first", "grid-vse++-rc"),
         ("RC: max of hinges from the first step", "curriculum-max-alone-rc"),
+        ("RC, then fine-tuned: two epochs of the sum first", "grid-vse++-rc-ft"),
+        ("RC, then fine-tuned: max of hinges from the first step", "curriculum-max-alone-rc-ft"),
         ("captions of the same picture count as negatives", "choices-unmasked"),
         ("as the paper's text has it (`fidelity=paper`)", "choices-text"),
     ]

@@ -2,7 +2,7 @@
 
     python results/own_pictures.py --data flickr8k --weights FILE --words FILE [--into runs/own] [--seeds 0,1,2]
 
-The box has seen Flickr8k's training photos. So another one is made, as it was made, of the first 3,600 of
+The box has seen Flickr8k's training photos. So another one is made, by one run of its recipe, of the first 3,600 of
 them; 200, 500 and 2,000 of the others are "one's own", and the test is Flickr8k's. Scenes of the built-in world are
 own pictures of another kind: nothing in the real box has seen their like. Writes results/own-pictures.json.
 """

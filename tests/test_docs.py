@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from vsepp.experiments.recipe import Recipe
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
@@ -43,6 +45,15 @@ def test_the_links_of_a_page_lead_somewhere(name, count):
         there = page.parent / file if file else page
         assert there.exists(), link
         assert not heading or heading in headings(there), link
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reproduce.md", "docs/results.md"])
+def test_recipes_and_keys_of_the_commands_exist(page):
+    text = (ROOT / page).read_text()
+    commands = re.findall(r"vsepp (?:train|reproduce) +([\w.+-]+) ([^`#\n&;]*)", text)
+    assert len(commands) >= 3
+    for name, rest in commands:
+        Recipe.load(name, re.findall(r"--set '?([\w.]+=[^' $]+(?<!=))", rest))
 
 
 def headings(page):
