@@ -39,3 +39,18 @@ def test_adam_with_clipping_is_torchs(device, clip, monkeypatch):
         assert state.keys() == expected.keys()
         assert float(state["step"]) == float(expected["step"]) == 5
         torch.testing.assert_close(state["exp_avg_sq"], expected["exp_avg_sq"])
+
+
+def test_a_gradient_that_is_not_a_number_is_not_clipped_to_one(device):
+    """One broken number spoils all weights that are clipped together, as torch's clipping does."""
+    from vsepp.training.updates import AdamInLanes
+
+    weights = nn.ParameterList([torch.ones(5), torch.ones(700)]).to(device)
+    rate = torch.tensor(1e-2, device=device)
+    in_lanes = AdamInLanes(torch.optim.Adam(weights), 2.0, rate, [], Lane(device))
+    for weight in weights:
+        weight.grad = torch.ones_like(weight)
+    weights[1].grad[3] = torch.nan
+    in_lanes.begin()
+    in_lanes.finish()
+    assert all(weight.isnan().all() for weight in weights)
