@@ -32,7 +32,9 @@ def scores_of_a_tile(
     total = gl.zeros([SIDE, SIDE], gl.float32, LAYOUT)
     for _ in range(0, dim, UNROLL):
         for _ in gl.static_range(UNROLL):
-            excess = gl.maximum(gl.load(caption)[None, :] - gl.load(image)[:, None], 0.0, propagate_nan=NAN)
+            excess = gl.maximum(
+                gl.load(caption)[None, :] - gl.load(image)[:, None], 0.0, propagate_nan=NAN
+            )
             total = gl.fma(excess, excess, total)
             image += num_images
             caption += num_captions
