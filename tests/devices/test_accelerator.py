@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from vsepp.devices import Lane, Replayed, full_precision, tf32
+from vsepp.devices import Lane, Replayed, full_precision, half_precision, products_in
 
 CPU = torch.device("cpu")
 needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -18,12 +18,32 @@ def precisions():
 
 def test_precision_is_put_back_whatever_happens():
     before = precisions()
-    with pytest.raises(ValueError, match="on purpose"), tf32(allowed=True):
+    with pytest.raises(ValueError, match="on purpose"), products_in("tf32"):
         assert precisions() == (True, True)
         with full_precision():
             assert precisions() == (False, False)
         raise ValueError("on purpose")
     assert precisions() == before
+
+
+@pytest.mark.parametrize(
+    ("precision", "allowed"),
+    [("float64", False), ("float32", False), ("tf32", True), ("bf16", True)],
+)
+def test_tf32_is_allowed_where_no_more_is_asked_for(precision, allowed):
+    with products_in(precision):
+        assert precisions() == (allowed, allowed)
+
+
+def test_half_precision_that_is_not_wanted_leaves_a_callers_autocast_alone():
+    torch.set_autocast_enabled("cuda", True)  # as torch.autocast does where there is a GPU
+    try:
+        with half_precision(False):
+            assert torch.is_autocast_enabled("cuda")
+    finally:
+        torch.set_autocast_enabled("cuda", False)
+    with half_precision(False):
+        assert not torch.is_autocast_enabled("cuda")
 
 
 def test_on_a_cpu_a_lane_is_nothing_and_work_is_just_done():

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from vsepp.data.batches import Batches, padded
-from vsepp.devices import Lane, Precision, Replayed, tf32
+from vsepp.devices import Lane, Precision, Replayed, products_in
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.training.average import RunningAverage
 from vsepp.training.fast_captions import Captions, captions_for
@@ -170,16 +170,18 @@ class _Worker:
         counts = [shape[0] * shape[2] for shape in shapes]
         filled = self.data.material.fill(order, counts)
         done = 0
-        for shape, num_pairs, _ in zip(shapes, counts, filled, strict=True):
+        for shape, num_pairs in zip(shapes, counts, strict=True):
             if not self.phase.has_one_rate:
                 self._set_rate((epoch + done / len(order)) / self.phase.epochs)
             done += num_pairs
-            with self.lane.work(), tf32(allowed=self.precision != "float32"):
-                self.steps(*shape)
-                loss = self.recent / num_pairs
-                self.total += self.recent
-                self.recent.zero_()
-            self.lane.join()
+            with products_in(self.precision):
+                next(filled)
+                with self.lane.work():
+                    self.steps(*shape)
+                    loss = self.recent / num_pairs
+                    self.total += self.recent
+                    self.recent.zero_()
+                self.lane.join()
             yield num_pairs, loss
 
     def _set_rate(self, done: float) -> None:
