@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from vsepp.data.batches import Batch
+from vsepp.data.batches import Batch, Batches
 from vsepp.devices import ALONE, Processes
 from vsepp.equations.losses import Loss
 from vsepp.training.average import RunningAverage
@@ -120,7 +120,7 @@ def steps_and_epochs(
             losses, num_pairs = torch.zeros((), device=device), 0
             for place_in_epoch, batch in enumerate(batches):
                 if not phase.has_one_rate:
-                    done = epoch + place_in_epoch / len(batches)  # type: ignore[arg-type]
+                    done = epoch + _share_done(batches, place_in_epoch, num_pairs)
                     set_rate(optimizer, phase.rate(done / phase.epochs))
                 optimizer.zero_grad(set_to_none=True)
                 ways = phase.loss, reduction, mask_same_image
@@ -139,6 +139,13 @@ def steps_and_epochs(
             mean = losses.item() / max(1, num_pairs)  # waits for the device
             seconds = time.perf_counter() - started
             yield Epoch(number, place + 1, phase.learning_rate, mean, num_pairs, seconds)
+
+
+def _share_done(batches: Iterable[Batch], num_batches: int, num_pairs: int) -> float:
+    """Of an epoch, by pairs; by batches where nobody can tell how many pairs there will be."""
+    if isinstance(batches, Batches):
+        return num_pairs / len(batches.pairs)
+    return num_batches / len(batches)  # type: ignore[arg-type]
 
 
 def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
