@@ -2,6 +2,8 @@ import platform
 import resource
 import subprocess
 import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -54,6 +56,19 @@ def test_on_a_cpu_a_lane_is_nothing_and_work_is_just_done():
             work(*shape)
     lane.join()
     assert done == [(1, 2), (1, 2), (3, 4), (1, 2)]
+
+
+def test_a_lane_waits_for_its_own_device_and_not_for_the_current_one(monkeypatch):
+    asked = []
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device, priority: stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: asked.append(device) or stream)
+    lane = Lane(second := torch.device("cuda", 1))
+    with lane.work():
+        pass
+    lane.join()
+    assert asked == [second, second]
 
 
 @needs_a_gpu
