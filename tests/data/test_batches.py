@@ -1,8 +1,11 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from vsepp.data.batches import Pairs, padded
+from vsepp.data.captioned import CaptionedImage
 from vsepp.data.decoded import DecodedPictures
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
@@ -56,6 +59,18 @@ def test_batches_repeat_with_their_seed(pairs, crop):
     assert torch.equal(first[1], second[1])
     assert not torch.equal(first[0], first[1])
     assert not torch.equal(first[0], other[0])
+
+
+def test_a_long_caption_does_not_make_room_for_many():
+    """3,000 words, filled up a thousand times, would take gigabytes as states of a GRU."""
+    items = [
+        CaptionedImage(str(n), Path(), ("word " * length,), "train")
+        for n, length in enumerate([5] * 30 + [500, 3_000])
+    ]
+    pairs = Pairs(items, Vocabulary.learn(["word " * 4]))
+    batches = list(pairs.caption_batches(10))
+    assert [words.shape for _, words, _ in batches] == 3 * [(10, 7)] + [(1, 502), (1, 3_002)]
+    assert torch.equal(torch.cat([numbers for numbers, _, _ in batches]), torch.arange(32))
 
 
 def test_caption_batches_cover_all_in_order_of_length(pairs):

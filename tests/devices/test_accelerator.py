@@ -2,11 +2,13 @@ import platform
 import resource
 import subprocess
 import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from vsepp.devices import Lane, Replayed, full_precision, tf32
+from vsepp.devices import Lane, Replayed, full_precision, half_precision, products_in
 
 CPU = torch.device("cpu")
 needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -18,12 +20,32 @@ def precisions():
 
 def test_precision_is_put_back_whatever_happens():
     before = precisions()
-    with pytest.raises(ValueError, match="on purpose"), tf32(allowed=True):
+    with pytest.raises(ValueError, match="on purpose"), products_in("tf32"):
         assert precisions() == (True, True)
         with full_precision():
             assert precisions() == (False, False)
         raise ValueError("on purpose")
     assert precisions() == before
+
+
+@pytest.mark.parametrize(
+    ("precision", "allowed"),
+    [("float64", False), ("float32", False), ("tf32", True), ("bf16", True)],
+)
+def test_tf32_is_allowed_where_no_more_is_asked_for(precision, allowed):
+    with products_in(precision):
+        assert precisions() == (allowed, allowed)
+
+
+def test_half_precision_that_is_not_wanted_leaves_a_callers_autocast_alone():
+    torch.set_autocast_enabled("cuda", True)  # as torch.autocast does where there is a GPU
+    try:
+        with half_precision(False):
+            assert torch.is_autocast_enabled("cuda")
+    finally:
+        torch.set_autocast_enabled("cuda", False)
+    with half_precision(False):
+        assert not torch.is_autocast_enabled("cuda")
 
 
 def test_on_a_cpu_a_lane_is_nothing_and_work_is_just_done():
@@ -34,6 +56,19 @@ def test_on_a_cpu_a_lane_is_nothing_and_work_is_just_done():
             work(*shape)
     lane.join()
     assert done == [(1, 2), (1, 2), (3, 4), (1, 2)]
+
+
+def test_a_lane_waits_for_its_own_device_and_not_for_the_current_one(monkeypatch):
+    asked = []
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device, priority: stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: asked.append(device) or stream)
+    lane = Lane(second := torch.device("cuda", 1))
+    with lane.work():
+        pass
+    lane.join()
+    assert asked == [second, second]
 
 
 @needs_a_gpu

@@ -40,6 +40,28 @@ def test_negative_distance_by_hand():
     assert negative_distance(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0]])).item() == -5
 
 
+@pytest.mark.parametrize("distance", [1e-4, 1e-3, 1e-2, 0.1, 1.0])
+def test_a_distance_keeps_its_digits_however_small_it_is(distance):
+    """Between vectors of length 1, in single precision, with more rows than torch treats one by one."""
+    images = torch.nn.functional.normalize(vectors(64, 256), dim=1).float()
+    offsets = torch.nn.functional.normalize(vectors(64, 256, seed=1), dim=1)
+    captions = (images + distance * offsets).float()
+    found = -negative_distance(images, captions)
+    assert found.dtype == torch.float32
+    expected = torch.linalg.vector_norm(images.double() - captions.double(), dim=1)
+    torch.testing.assert_close(found.diagonal().double(), expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("rows", [3, 40])
+def test_equal_vectors_have_no_gradient(rows):
+    """The slope of a distance at zero has no direction; it must not be NaN, and not huge."""
+    images = vectors(rows, 64).float().requires_grad_()
+    captions = images.detach().clone().requires_grad_()
+    assert negative_distance(images, captions).diagonal().abs().max() < 1e-6
+    negative_distance(images, captions).diagonal().sum().backward()
+    assert max(images.grad.abs().max(), captions.grad.abs().max()) < 1e-6
+
+
 # ---- by the slow twin
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from vsepp.data.collections import open_data
 from vsepp.encoders.snapshot import Snapshot
+from vsepp.equations.losses import LOSSES, sum_of_hinges
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.collapse import concentration, has_collapsed, rsum_by_chance
 from vsepp.experiments.health import HealthCheck
@@ -78,6 +79,38 @@ def test_a_run_on_one_point_that_finds_more_than_chance_goes_on():
     assert not stopped_in_epoch([43, 40, 42, 41, 39])
     assert rsum_by_chance(1_000) == pytest.approx(3.2)
     assert rsum_by_chance(2) == pytest.approx(2 * (50 + 100 + 100))
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_vectors_that_are_no_numbers_stop_a_run_whatever_its_loss_says(side):
+    check = HealthCheck(Recipe.load("demo-vse++"))
+    vectors = [torch.eye(10, 8), torch.eye(10, 8)]
+    vectors[side][3, 2] = torch.nan
+    with pytest.raises(WorkFailed, match="A vector of the validation split is not a number") as why:
+        check.look(Epoch(1, 1, 1e-3, 0.0, 300, 1.0), 3, *vectors, 10.0)
+    assert "learning_rate = 0.0002" in remedy(str(why.value))  # a tenth of the recipe's
+
+
+def test_a_weight_that_is_no_number_stops_a_run():
+    check, weights = HealthCheck(Recipe.load("demo-vse++")), [torch.ones(3), torch.ones(2, 2)]
+    check.look_at_weights(Epoch(1, 1, 1e-3, 0.0, 300, 1.0), weights)
+    weights[1][0, 1] = torch.nan
+    with pytest.raises(WorkFailed, match="A weight is not a number after epoch 1"):
+        check.look_at_weights(Epoch(1, 1, 1e-3, 0.0, 300, 1.0), weights)
+
+
+@pytest.mark.slow
+def test_a_model_of_nan_is_never_kept_not_even_as_the_first(world, tmp_path, monkeypatch):
+    """A loss that takes NaN for 0 hides that the first epoch went wrong."""
+
+    def blind(scores, margin=0.2, negatives=None):
+        return sum_of_hinges(scores, margin, negatives).nan_to_num()
+
+    monkeypatch.setitem(LOSSES, "sum_of_hinges", blind)
+    wild = ["phases.0.epochs=1", "phases.0.learning_rate=1e38", "gradient_clip=0"]
+    with pytest.raises(WorkFailed, match="not a number after epoch 1"):
+        run(Recipe.load("demo-vse++", [*SMALL, *wild]), world, tmp_path)
+    assert not list(tmp_path.glob("*.safetensors")) and not (tmp_path / "config.json").exists()
 
 
 @pytest.mark.slow

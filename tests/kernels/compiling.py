@@ -1,7 +1,11 @@
-"""Compiles every kernel for a Hopper GPU, which need not be there: prints {name: bytes of shared memory}."""
+"""Compiles every kernel for a Hopper GPU, which need not be there.
+
+Prints {name: {"shared": bytes of shared memory, "min_max": how maxima and minima of floats are taken}}.
+"""
 
 import importlib
 import json
+import re
 
 import triton
 from triton.backends.compiler import GPUTarget
@@ -40,7 +44,7 @@ GLUON = {
 
 
 def main():
-    shared = {}
+    facts = {}
     for source, kernels in ((ASTSource, PLAIN), (GluonASTSource, GLUON)):
         for (module, name), (types, constants) in kernels.items():
             home = importlib.import_module(f"vsepp.kernels.{module}")
@@ -50,8 +54,12 @@ def main():
                 num_warps = constants.pop("num_warps")
             built = compiled(source, getattr(home, name), types, constants, num_warps)
             assert built.asm["cubin"]
-            shared[f"{module}.{name}"] = built.metadata.shared
-    print(json.dumps(shared))
+            min_max = set(re.findall(r"\b(?:max|min)\.(?:\w+\.)*f\w+", built.asm["ptx"]))
+            facts[f"{module}.{name}"] = {
+                "shared": built.metadata.shared,
+                "min_max": sorted(min_max),
+            }
+    print(json.dumps(facts))
 
 
 def compiled(source, kernel, types, constants, num_warps):

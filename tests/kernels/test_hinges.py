@@ -23,6 +23,29 @@ def test_losses_and_gradients_are_those_of_the_equations(device, name, size, mas
     torch.testing.assert_close(slope, leaf.grad)
 
 
+@pytest.mark.parametrize("name", ["sum_of_hinges", "max_of_hinges"])
+@pytest.mark.parametrize("cell", [(1, 4), (4, 1), (3, 3)])
+def test_a_score_that_is_not_a_number_makes_the_loss_none(device, name, cell):
+    from vsepp.kernels import hinges
+
+    torch.manual_seed(0)
+    scores = 0.3 * torch.randn(7, 7, device=device)
+    scores[cell] = torch.nan
+    total = torch.zeros((), device=device)
+    slope = getattr(hinges, name)(scores, total, 0.25, 1.0)
+    assert total.isnan() and getattr(losses, name)(scores, margin=0.25).sum().isnan()
+    assert slope.shape == scores.shape
+
+
+def test_a_score_that_does_not_count_may_be_anything(device):
+    from vsepp.kernels import hinges
+
+    scores = torch.tensor([[1.0, torch.nan], [torch.nan, 1.0]], device=device)
+    total = torch.zeros((), device=device)
+    hinges.max_of_hinges(scores, total, 0.25, 1.0, torch.zeros(2, dtype=torch.int64, device=device))
+    assert total.item() == 0
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: too slow to interpret")
 @pytest.mark.parametrize("name", ["sum_of_hinges", "max_of_hinges"])
 @pytest.mark.parametrize("size", [128, 1000])

@@ -29,3 +29,14 @@ def test_scores_and_gradients_are_those_of_the_equation(shape):
         results.append((scores, *torch.autograd.grad(scores, (i, c), p)))
     for ours, expected in zip(*results, strict=True):
         torch.testing.assert_close(ours.double().cpu(), expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(128, 128, 64), (1000, 5000, 64)])
+def test_a_vector_that_is_not_a_number_scores_none(shape):
+    """Zero is the best score there is."""
+    num_images, num_captions, dim = shape
+    images, captions = torch.ones(num_images, dim), torch.ones(num_captions, dim)
+    captions[3, 5] = torch.nan
+    scores = order_similarity(images.cuda(), captions.cuda())
+    assert scores[:, 3].isnan().all()
+    assert scores.isnan().sum() == num_images

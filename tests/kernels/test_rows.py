@@ -17,3 +17,16 @@ def test_rows_of_length_one_and_their_gradients(device):
     (gradient,) = torch.autograd.grad(ours, vectors, pull)
     (expected_gradient,) = torch.autograd.grad(expected, vectors, pull)
     torch.testing.assert_close(gradient, expected_gradient, rtol=1e-4, atol=1e-5)
+
+
+def test_a_row_with_something_that_is_not_a_number_has_no_number(device):
+    from vsepp.kernels.rows import unit_rows
+
+    vectors = torch.ones(2, 20, device=device)
+    vectors[0, 3] = torch.nan
+    vectors.requires_grad_()
+    ours = unit_rows(vectors, EPSILON)
+    assert torch.equal(ours.isnan(), normalized(vectors).isnan())
+    assert ours[0].isnan().all() and not ours[1].isnan().any()
+    (gradient,) = torch.autograd.grad(ours, vectors, torch.ones_like(ours))
+    assert gradient[0].isnan().all()

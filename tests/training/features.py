@@ -14,23 +14,21 @@ from vsepp.encoders.joint import JointEmbedding
 NUM_FEATURES = 24
 
 
-def pairs_with_features(num_images=50, seed=0):
-    """Three captions of 1 to 12 words per image."""
+def pairs_with_features(num_images=50, seed=0, longest=0):
+    """Three captions of 1 to 12 words per image; the very first may have more."""
     generator = np.random.default_rng(seed)
+
+    def caption(least=1):
+        words = generator.integers(0, 40, max(least, generator.integers(1, 13)))
+        return " ".join(f"w{word}" for word in words)
+
     items = [
-        CaptionedImage(
-            str(number),
-            Path(),
-            tuple(
-                " ".join(
-                    f"w{word}" for word in generator.integers(0, 40, generator.integers(1, 13))
-                )
-                for _ in range(3)
-            ),
-            "train",
-        )
+        CaptionedImage(str(number), Path(), tuple(caption() for _ in range(3)), "train")
         for number in range(num_images)
     ]
+    if longest:
+        captions = (caption(longest), *items[0].captions[1:])
+        items[0] = CaptionedImage("0", Path(), captions, "train")
     vocabulary = Vocabulary.learn([" ".join(f"w{word}" for word in range(40))])
     torch.manual_seed(seed)
     return Pairs(items, vocabulary).with_features(torch.randn(num_images, NUM_FEATURES))

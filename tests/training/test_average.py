@@ -12,8 +12,8 @@ def test_it_follows_the_weights_by_hand():
     nn.init.constant_(model.weight, 1.0)
     average.follow()
     assert average.weights[0].item() == pytest.approx(0.1)
-    average.follow(batches=2)  # as twice one batch
-    assert average.weights[0].item() == pytest.approx(1 - 0.9**3)
+    average.follow()
+    assert average.weights[0].item() == pytest.approx(1 - 0.9**2)
 
 
 def test_for_a_while_the_model_is_the_average():

@@ -8,7 +8,7 @@ from vsepp.data.batches import Batch
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges, sum_of_hinges
-from vsepp.training.chunks import backward_in_chunks
+from vsepp.training.chunks import _RandomState, backward_in_chunks
 from vsepp.training.gradients import backward
 from vsepp.training.loop import Phase, train
 
@@ -90,6 +90,28 @@ def test_the_loop_takes_chunks():
     assert [epoch.loss for epoch in chunked] == pytest.approx([e.loss for e in whole], rel=1e-5)
     for ours, expected in zip(models[1].parameters(), models[0].parameters(), strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_the_loop_never_moves_a_batch_that_is_cut_into_chunks(batch):
+    class NeverMoved(Batch):
+        def to(self, device):
+            raise AssertionError("the whole batch would be on the device")
+
+    whole = NeverMoved(*vars(batch).values())
+    epochs = list(train(small_model(), [whole], [Phase(2, 1e-3, sum_of_hinges)], chunk_size=16))
+    assert [epoch.num_pairs for epoch in epochs] == [60, 60]
+
+
+def test_the_generator_that_is_put_back_is_that_of_the_models_gpu(monkeypatch):
+    """Not of the current one."""
+    asked, given = [], []
+    state = torch.zeros(1, dtype=torch.uint8)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: asked.append(device) or state)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: given.append(device))
+    second = torch.device("cuda", 1)
+    with _RandomState.of(second).put_back():
+        assert given == [second]
+    assert set(asked) == set(given) == {second}
 
 
 @pytest.mark.slow

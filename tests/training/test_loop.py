@@ -9,6 +9,7 @@ from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges, sum_of_hinges
+from vsepp.errors import WrongRequest
 from vsepp.training.loop import Epoch, Phase, Step, adam, set_rate, steps_and_epochs, train
 
 
@@ -47,6 +48,18 @@ def test_steps_come_before_their_epoch(model, pairs):
     assert [type(event) for event in events] == 2 * [Step, Step, Step, Epoch]
     mean = sum(step.loss.item() * step.num_pairs for step in events[:3]) / len(pairs)
     assert events[3].loss == pytest.approx(mean, rel=1e-5)
+
+
+def test_batches_that_come_once_are_refused_where_they_are_needed_twice(model, pairs):
+    once, phases = iter(list(pairs.batches(40))), [Phase(2, 1e-3, sum_of_hinges)]
+    before = weights(model)
+    with pytest.raises(WrongRequest, match=r"walked through once, and 2 epochs.*pairs\.batches"):
+        list(train(model, once, phases))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    (epoch,) = train(model, once, [Phase(1, 1e-3, sum_of_hinges)])
+    assert epoch.num_pairs == len(pairs)
+    with pytest.raises(WrongRequest, match="none in epoch 1"):
+        list(train(model, once, [Phase(1, 1e-3, sum_of_hinges)]))
 
 
 def test_it_learns(model, pairs):

@@ -18,6 +18,7 @@ from vsepp.data.gallery import Gallery
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
 
+USUAL_LENGTH = 64  # words of a caption; a batch has room for so many of each
 Share = Callable[[int], slice]  # of a batch of some length: which of its rows
 
 
@@ -105,11 +106,14 @@ class Pairs:
     def caption_batches(
         self, size: int = 1024, share: Share = slice
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Every caption once, the short ones first: its numbers, its words, their lengths."""
+        """Every caption once, the short ones first: its numbers, its words, their lengths.
+
+        `size` captions at once, or fewer where they are very long.
+        """
         chosen = np.arange(len(self))[share(len(self))]
         order = chosen[np.argsort([len(self.words[n]) for n in chosen], kind="stable")]
-        for start in range(0, max(1, len(order)), size):  # of an empty share, one empty batch
-            numbers = order[start : start + size]
+        for rows in _cut_by_length(np.asarray([len(self.words[n]) for n in order]), size):
+            numbers = order[rows]
             words, lengths = padded([self.words[number] for number in numbers])
             yield torch.from_numpy(numbers), words, lengths
 
@@ -188,6 +192,17 @@ class Batches:
             return None
         seeds = (self.seed, self.epoch, 2)
         return WordDropout.of_epoch(self.word_dropout, self.pairs.unknown_word, seeds)
+
+
+def _cut_by_length(lengths: np.ndarray, size: int) -> Iterator[slice]:
+    """Of captions in order of length, so many that they have room when filled up; at least one."""
+    start = 0
+    while start == 0 or start < len(lengths):  # of no captions, one empty batch
+        some = lengths[start : start + size]
+        has_room = some * np.arange(1, len(some) + 1) <= size * USUAL_LENGTH
+        stop = start + max(1, int(has_room.sum()))
+        yield slice(start, stop)
+        start = stop
 
 
 def padded(words: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:

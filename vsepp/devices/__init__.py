@@ -11,7 +11,7 @@ from vsepp.devices.accelerator import (
     half_precision,
     pictures_at_once,
     prepare,
-    tf32,
+    products_in,
 )
 from vsepp.devices.launch import join
 from vsepp.devices.processes import ALONE, OthersGone, Processes
@@ -31,5 +31,5 @@ __all__ = [
     "join",
     "pictures_at_once",
     "prepare",
-    "tf32",
+    "products_in",
 ]

@@ -3,14 +3,14 @@
 import ctypes
 import sys
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Literal
 
 import torch
 
 # Of a GPU's matrix products. TF32 keeps float32's range and ten bits of its fraction; bf16 keeps
-# seven. A CPU knows single precision only.
-Precision = Literal["float32", "tf32", "bf16"]
+# seven. A CPU knows float64 and float32 only.
+Precision = Literal["float64", "float32", "tf32", "bf16"]
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 KEPT = 2**30  # bytes; larger tensors, and more than so many unused bytes, go back at once
@@ -25,7 +25,7 @@ def best_device() -> torch.device:
 def prepare(device: torch.device) -> None:
     """Settings that cost nothing and make the device faster."""
     if device.type == "cuda":
-        # TF32 is ample for training, and several times as fast in matrix products.
+        # TF32 is ample where nobody asks for more (`products_in`), and several times as fast.
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
         torch.backends.cudnn.benchmark = True
@@ -55,9 +55,13 @@ def free_memory(device: torch.device) -> int:
 
 
 @contextmanager
-def tf32(allowed: bool) -> Iterator[None]:
-    """Whether single-precision products may be computed in TF32, for a while."""
+def products_in(precision: Precision) -> Iterator[None]:
+    """Inside, a GPU's products of single-precision numbers are as precise as this.
+
+    TF32 is on where the precision is no better; what is to run in bf16 says so by `half_precision`.
+    """
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    allowed = precision in ("tf32", "bf16")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
     try:
         yield
@@ -65,18 +69,22 @@ def tf32(allowed: bool) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
-@contextmanager
-def full_precision() -> Iterator[None]:
+def full_precision() -> AbstractContextManager[None]:
     """No TF32 in matrix products: where ranks are counted, the last bits decide."""
-    with tf32(allowed=False):
-        yield
+    return products_in("float32")
 
 
 @contextmanager
 def half_precision(wanted: bool) -> Iterator[None]:
-    """A GPU's convolutions and products in bf16, for a while; sums and weights stay as they are."""
+    """A GPU's convolutions and products in bf16, for a while; sums and weights stay as they are.
+
+    Where it is not wanted, a caller's own autocast goes on.
+    """
+    if not wanted:
+        yield
+        return
     # A cache of cast weights would outlive the step that it belongs to.
-    with torch.autocast("cuda", torch.bfloat16, enabled=wanted, cache_enabled=False):
+    with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
         yield
 
 
@@ -104,13 +112,14 @@ class Lane:
 
     def __init__(self, device: torch.device, urgent: bool = False) -> None:
         is_gpu = device.type == "cuda"
+        self._device = device
         self._stream = torch.cuda.Stream(device, priority=-1 if urgent else 0) if is_gpu else None
 
     @contextmanager
     def work(self) -> Iterator[None]:
         """What is started in here runs in this lane, after all that the caller has queued so far."""
         if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream())
+            self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with self.more_work():
             yield
 
@@ -126,7 +135,7 @@ class Lane:
     def join(self) -> None:
         """What the caller starts from now on runs after this lane's work. Nobody waits here."""
         if self._stream is not None:
-            torch.cuda.current_stream().wait_stream(self._stream)
+            torch.cuda.current_stream(self._device).wait_stream(self._stream)
 
 
 class Replayed:
@@ -138,7 +147,7 @@ class Replayed:
     """
 
     def __init__(self, work: Callable[..., object], device: torch.device) -> None:
-        self._work = work
+        self._work, self._device = work, device
         self._records = device.type == "cuda"
         self._seen: set[Hashable] = set()
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
@@ -155,7 +164,7 @@ class Replayed:
 
     def _record(self, shape: tuple[Hashable, ...]) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        lane = torch.cuda.current_stream()
+        lane = torch.cuda.current_stream(self._device)
         # Other threads may go on using the device while this one records.
         with torch.cuda.graph(graph, self._pool, lane, capture_error_mode="thread_local"):
             self._work(*shape)

@@ -54,6 +54,7 @@ class Bookkeeping:
         )
         result = Retrieval.from_vectors(images, captions, owners, similarity)
         self.health.look(epoch, self.num_steps, images, captions, result.rsum)
+        self.health.look_at_weights(epoch, self.setup.model.parameters())
         is_best = self.keeper.is_best(result)
         ways = similarity, self.recipe.loss.margin, self.recipe.batch_size
         seen = behaviour(images, captions, owners, *ways)

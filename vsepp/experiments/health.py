@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 
 from torch import Tensor
@@ -29,10 +30,9 @@ class HealthCheck:
     ) -> None:
         """`images` and `captions` are the vectors of the validation split, and `rsum` its recall."""
         if not math.isfinite(epoch.loss):
-            raise WorkFailed(
-                f"The loss is not a number after epoch {epoch.number}: the steps were too large. "
-                f"Train again with a lower rate:\n  {_slower(epoch, self.recipe)}"
-            )
+            raise self._diverged(epoch, "The loss is")
+        if not _all_finite((images, captions)):
+            raise self._diverged(epoch, "A vector of the validation split is")
         loss = self.recipe.phases[epoch.phase - 1].loss
         if loss == "sum_of_hinges" or not has_collapsed(images, captions):
             self._to_beat, self._steps_on_one_point = 0.0, 0
@@ -46,6 +46,21 @@ class HealthCheck:
                 f"The model has collapsed by epoch {epoch.number}: all pictures and all captions lie "
                 f"on one point, and {loss} stands at {epoch.loss:.3f}. {_advice(epoch, self.recipe)}"
             )
+
+    def look_at_weights(self, epoch: Epoch, weights: Iterable[Tensor]) -> None:
+        """Some have no say in the validation split, such as those of its missing words."""
+        if not _all_finite(weights):
+            raise self._diverged(epoch, "A weight is")
+
+    def _diverged(self, epoch: Epoch, what: str) -> WorkFailed:
+        return WorkFailed(
+            f"{what} not a number after epoch {epoch.number}: the steps were too large. "
+            f"Train again with a lower rate:\n  {_slower(epoch, self.recipe)}"
+        )
+
+
+def _all_finite(tensors: Iterable[Tensor]) -> bool:
+    return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
 
 def _advice(epoch: Epoch, recipe: Recipe) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from vsepp.data.captioned import CaptionedImages
-from vsepp.devices import ALONE, OthersGone, Processes, best_device, join, prepare
+from vsepp.devices import ALONE, OthersGone, Processes, best_device, join, prepare, products_in
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.retrieval import embed
 from vsepp.experiments.agreement import check_that_work_can_be_shared
@@ -28,18 +28,26 @@ from vsepp.training.loop import Epoch, Phase, Step, adam
 def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False) -> Run:
     """Train as the recipe says and leave the best snapshot, metrics and TensorBoard events.
 
-    With `resume`, a run that was killed goes on after its last whole epoch and ends with the very
-    weights that it would have had. Where torchrun has started several processes, they share the work.
+    With `resume`, a run that was killed goes on after its last whole epoch and ends with the weights
+    that it would have had: on a CPU the very same, on a GPU up to rounding, as its atomic additions
+    come in any order. Where torchrun has started several processes, they share the work.
     """
     processes = join()
     if recipe.method == "correlation":
         return processes.as_first(lambda: solve(recipe, data, into))
+    device = best_device()
+    prepare(device)
+    with products_in(recipe.precision):  # features, training and validation alike
+        return _train(recipe, data, into, resume, device, processes)
+
+
+def _train(
+    recipe: Recipe, data: CaptionedImages, into: Path, resume: bool, device: torch.device, processes: Processes
+) -> Run:  # fmt: skip
     phases = [_phase(keys, recipe.loss) for keys in recipe.phases]
     check_that_work_can_be_shared(recipe, processes)
     resumes = processes.as_first(lambda: has_something_to_resume(into, resume))
     torch.manual_seed(recipe.seed)
-    device = best_device()
-    prepare(device)
     setup = set_up(recipe, data, device, processes)
     ways = recipe.batch_size, recipe.data.crop, recipe.seed, recipe.model.word_dropout
     batches = setup.learned.batches(*ways, processes.share)

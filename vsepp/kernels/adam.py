@@ -29,7 +29,8 @@ def adam(
 ):  # fmt: skip
     part = tl.arange(0, PARTS)
     norm = tl.sqrt(tl.sum(tl.load(parts + part, mask=part < num_parts, other=0.0), axis=0))
-    scale = tl.where(clip > 0, tl.minimum(clip / (norm + 1e-6), 1.0), 1.0)
+    share = tl.minimum(clip / (norm + 1e-6), 1.0, propagate_nan=tl.PropagateNan.ALL)
+    scale = tl.where(clip > 0, share, 1.0)
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = place < size
     g = scale * tl.load(gradient + place, mask=inside)

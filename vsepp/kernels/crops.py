@@ -48,5 +48,6 @@ def cut_rows(pixels, places, boxes, out, size, BLOCK: tl.constexpr):
 def cut(pixels: Tensor, places: Tensor, boxes: Tensor, size: int) -> Tensor:
     # pixels (P, 3) uint8, places (M, 3), boxes (M, 5) -> (M, 3, S, S) uint8, channels last in memory
     out = torch.empty(len(boxes), size, size, 3, dtype=torch.uint8, device=pixels.device)
-    cut_rows[(len(boxes), size)](pixels, places, boxes, out, size, BLOCK=power_of_two(size))
+    with torch.cuda.device_of(pixels):
+        cut_rows[(len(boxes), size)](pixels, places, boxes, out, size, BLOCK=power_of_two(size))
     return out.permute(0, 3, 1, 2)

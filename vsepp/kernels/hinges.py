@@ -14,6 +14,7 @@ from torch import Tensor
 from vsepp.kernels import power_of_two
 
 LARGEST = 4096  # pairs: so many scores of a row and a column fit into the registers of one program
+NAN = tl.constexpr(tl.PropagateNan.ALL)  # a broken model must not lose less than a good one
 
 
 @triton.jit(do_not_specialize=["size"])
@@ -36,7 +37,9 @@ def max_both_sides(
     by_row, by_column = _hinges(scores, image_ids, pair, size, margin, MASKED, BLOCK)
     worst_of_row, column = tl.max(by_row, axis=0, return_indices=True)
     worst_of_column, row = tl.max(by_column, axis=0, return_indices=True)
-    tl.store(losses + pair, worst_of_row + worst_of_column)
+    # Where hinges are compared by their size, one that is not a number may get lost.
+    worst = tl.reduce(tl.maximum(by_row, by_column, propagate_nan=NAN), 0, _larger)
+    tl.store(losses + pair, tl.where(worst == worst, worst_of_row + worst_of_column, worst))
     tl.store(hits + pair, tl.where(worst_of_row > 0, column, -1))
     tl.store(hits + size + pair, tl.where(worst_of_column > 0, row, -1))
 
@@ -79,9 +82,14 @@ def _hinges(scores, image_ids, pair, size, margin, MASKED: tl.constexpr, BLOCK: 
     slack = margin - tl.load(scores + pair * (size + 1))
     row = tl.load(scores + pair * size + other, mask=counts, other=0.0)
     column = tl.load(scores + other * size + pair, mask=counts, other=0.0)
-    by_row = tl.where(counts, tl.maximum(row + slack, 0.0), 0.0)
-    by_column = tl.where(counts, tl.maximum(column + slack, 0.0), 0.0)
+    by_row = tl.where(counts, tl.maximum(row + slack, 0.0, propagate_nan=NAN), 0.0)
+    by_column = tl.where(counts, tl.maximum(column + slack, 0.0, propagate_nan=NAN), 0.0)
     return by_row, by_column
+
+
+@triton.jit
+def _larger(a, b):
+    return tl.maximum(a, b, propagate_nan=NAN)
 
 
 @triton.jit
@@ -127,6 +135,7 @@ def _launch(
     hits = torch.empty(2 * size, dtype=torch.int32, device=scores.device)
     seen = scores, scores if image_ids is None else image_ids, losses, hits
     options = {"MASKED": image_ids is not None, "BLOCK": power_of_two(size)}
-    both_sides[(size,)](*seen, size, margin, **options)
-    slopes[(size,)](*seen, total, gradient, size, margin, weight, **options)
+    with torch.cuda.device_of(scores):
+        both_sides[(size,)](*seen, size, margin, **options)
+        slopes[(size,)](*seen, total, gradient, size, margin, weight, **options)
     return gradient

@@ -11,8 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from triton import language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+
+NAN = gl.constexpr(tl.PropagateNan.ALL)  # else a broken vector would have the best score of all
 
 
 @gluon.jit
@@ -29,7 +32,9 @@ def scores_of_a_tile(
     total = gl.zeros([SIDE, SIDE], gl.float32, LAYOUT)
     for _ in range(0, dim, UNROLL):
         for _ in gl.static_range(UNROLL):
-            excess = gl.maximum(gl.load(caption)[None, :] - gl.load(image)[:, None], 0.0)
+            excess = gl.maximum(
+                gl.load(caption)[None, :] - gl.load(image)[:, None], 0.0, propagate_nan=NAN
+            )
             total = gl.fma(excess, excess, total)
             image += num_images
             caption += num_captions
@@ -51,7 +56,7 @@ def weighted_excess_of_a_tile(
     total = gl.zeros([SIDE, SIDE], gl.float32, LAYOUT)
     for _ in range(0, num_others, UNROLL):
         for _ in gl.static_range(UNROLL):
-            excess = gl.maximum(gl.load(other)[None, :] - own, 0.0)
+            excess = gl.maximum(gl.load(other)[None, :] - own, 0.0, propagate_nan=NAN)
             w, excess = gl.broadcast(gl.load(weight)[:, None], excess)
             total = gl.fma(w, excess, total)
             other += dim
@@ -115,7 +120,8 @@ def scores(images: Tensor, captions: Tensor) -> Tensor:
     left, right = (_filled(side.T, steps, tile.side) for side in (images, captions))
     out = images.new_empty(tile.parts, left.shape[1], right.shape[1])
     sizes = left.shape[1], right.shape[1], len(left) // tile.parts
-    scores_of_a_tile[(*grid, tile.parts)](left, right, out, *sizes, **tile.options())
+    with torch.cuda.device_of(images):
+        scores_of_a_tile[(*grid, tile.parts)](left, right, out, *sizes, **tile.options())
     whole = out[0] if tile.parts == 1 else out.sum(dim=0)
     return whole[: len(images), : len(captions)]
 
@@ -128,7 +134,8 @@ def weighted_excess(mine: Tensor, others: Tensor, weights: Tensor) -> Tensor:
     weights = _filled(weights, tile.unroll, tile.side)
     out = torch.empty_like(left)
     sizes = len(left), len(right), left.shape[1]
-    weighted_excess_of_a_tile[grid](left, right, weights, out, *sizes, **tile.options())
+    with torch.cuda.device_of(mine):
+        weighted_excess_of_a_tile[grid](left, right, weights, out, *sizes, **tile.options())
     return out[: len(mine), : mine.shape[1]]
 
 

@@ -13,7 +13,8 @@ from vsepp.kernels import power_of_two
 def scale(vectors, out, lengths, dim, shortest, BLOCK: tl.constexpr):
     row, column = tl.program_id(0), tl.arange(0, BLOCK)
     vector = tl.load(vectors + row * dim + column, mask=column < dim, other=0.0)
-    length = tl.maximum(tl.sqrt(tl.sum(vector * vector, axis=0)), shortest)
+    length = tl.sqrt(tl.sum(vector * vector, axis=0))
+    length = tl.maximum(length, shortest, propagate_nan=tl.PropagateNan.ALL)
     tl.store(out + row * dim + column, vector / length, mask=column < dim)
     tl.store(lengths + row, length)
 
@@ -40,7 +41,8 @@ class _UnitRows(torch.autograd.Function):
     def forward(ctx, vectors, shortest):
         (num_rows, dim), vectors = vectors.shape, vectors.contiguous()
         units, lengths = torch.empty_like(vectors), vectors.new_empty(num_rows)
-        scale[(num_rows,)](vectors, units, lengths, dim, shortest, BLOCK=power_of_two(dim))
+        with torch.cuda.device_of(vectors):
+            scale[(num_rows,)](vectors, units, lengths, dim, shortest, BLOCK=power_of_two(dim))
         ctx.save_for_backward(units, lengths)
         ctx.shortest = shortest
         return units
@@ -51,7 +53,8 @@ class _UnitRows(torch.autograd.Function):
         units, lengths = ctx.saved_tensors
         (num_rows, dim), pulls = units.shape, pulls.contiguous()
         out = torch.empty_like(units)
-        scale_backward[(num_rows,)](
-            units, lengths, pulls, out, dim, ctx.shortest, BLOCK=power_of_two(dim)
-        )
+        with torch.cuda.device_of(units):
+            scale_backward[(num_rows,)](
+                units, lengths, pulls, out, dim, ctx.shortest, BLOCK=power_of_two(dim)
+            )
         return out, None

@@ -18,8 +18,8 @@ class RunningAverage:
         self.weights: list[Tensor] = [weight.detach().clone() for weight in self._followed]
 
     @torch.no_grad()
-    def follow(self, batches: int = 1) -> None:
-        torch._foreach_lerp_(self.weights, self._followed, 1 - self.decay**batches)
+    def follow(self) -> None:
+        torch._foreach_lerp_(self.weights, self._followed, 1 - self.decay)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

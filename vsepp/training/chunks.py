@@ -39,14 +39,9 @@ def backward_in_chunks(
     num_pairs = len(batch.image_ids)
     # All processes cut as many chunks, as their batch norms may wait for each other in every one.
     starts = range(0, processes.largest_share(num_pairs), chunk_size)
-    chunks = [_part(batch, start, chunk_size) for start in starts]
-    images, captions = (
-        _Side(embed, chunks, device, processes)
-        for embed in (
-            lambda chunk: model.embed_images(chunk.images),
-            lambda chunk: model.embed_captions(chunk.words, chunk.lengths),
-        )
-    )
+    rows = [slice(start, start + chunk_size) for start in starts]
+    images = _Side(model.embed_images, [batch.images], rows, device, processes)
+    captions = _Side(model.embed_captions, [batch.words, batch.lengths], rows, device, processes)
     vectors = images.vectors, captions.vectors
     scores = scores_of_all(*vectors, num_pairs, model.similarity, processes)
     image_ids = batch.image_ids.to(device) if mask_same_image else None
@@ -62,50 +57,53 @@ class _Side:
 
     def __init__(
         self,
-        embed: Callable[[Batch], Tensor],
-        chunks: list[Batch],
+        embed: Callable[..., Tensor],
+        inputs: list[Tensor],
+        rows: list[slice],
         device: torch.device,
         processes: Processes,
     ) -> None:
-        self.embed, self.chunks, self.device, self.processes = embed, chunks, device, processes
-        self.dice = []
+        self.embed, self.device, self.processes = embed, device, processes
+        self.chunks = [[tensor[some] for tensor in inputs] for some in rows]
+        self.states = []
         vectors = []
-        for chunk in chunks:
-            self.dice.append(_Dice.on(device))
-            with torch.no_grad(), processes.as_one_batch():
-                vectors.append(embed(chunk.to(device)))
+        for chunk in self.chunks:
+            self.states.append(_RandomState.of(device))
+            with torch.no_grad():
+                vectors.append(self._vectors(chunk))
         self.vectors = torch.cat(vectors).requires_grad_()
 
     def pass_on(self) -> None:
         assert self.vectors.grad is not None
-        shares = self.vectors.grad.split([len(chunk) for chunk in self.chunks])
-        for chunk, dice, share in zip(self.chunks, self.dice, shares, strict=True):
-            with dice.thrown_again(), self.processes.as_one_batch():
-                vectors = self.embed(chunk.to(self.device))
+        shares = self.vectors.grad.split([len(chunk[0]) for chunk in self.chunks])
+        for chunk, state, share in zip(self.chunks, self.states, shares, strict=True):
+            with state.put_back():
+                vectors = self._vectors(chunk)
             vectors.backward(share)
+
+    def _vectors(self, chunk: list[Tensor]) -> Tensor:
+        with self.processes.as_one_batch():
+            return self.embed(*(part.to(self.device, non_blocking=True) for part in chunk))
 
 
 @dataclass(frozen=True)
-class _Dice:
-    """The random generators at some moment, so that dropout drops the same units twice."""
+class _RandomState:
+    """The generators of the CPU and of one device, so that dropout drops the same units twice."""
 
+    device: torch.device
     cpu: Tensor
-    gpus: dict[int, Tensor]
+    gpu: Tensor | None
 
     @classmethod
-    def on(cls, device: torch.device) -> "_Dice":
-        numbers = [torch.cuda.current_device()] if device.type == "cuda" else []
-        states = {number: torch.cuda.get_rng_state(number) for number in numbers}
-        return cls(torch.get_rng_state(), states)
+    def of(cls, device: torch.device) -> "_RandomState":
+        gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        return cls(device, torch.get_rng_state(), gpu)
 
     @contextmanager
-    def thrown_again(self) -> Iterator[None]:
-        with torch.random.fork_rng(devices=list(self.gpus)):
+    def put_back(self) -> Iterator[None]:
+        """For a while; then the generators go on from where they were."""
+        with torch.random.fork_rng(devices=[] if self.gpu is None else [self.device]):
             torch.set_rng_state(self.cpu)
-            for number, state in self.gpus.items():
-                torch.cuda.set_rng_state(state, number)
+            if self.gpu is not None:
+                torch.cuda.set_rng_state(self.gpu, self.device)
             yield
-
-
-def _part(batch: Batch, start: int, size: int) -> Batch:
-    return Batch(*(tensor[start : start + size] for tensor in vars(batch).values()))

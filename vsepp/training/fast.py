@@ -18,9 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vsepp.data.batches import Batches, padded
-from vsepp.devices import Lane, Precision, Replayed, tf32
+from vsepp.data.batches import Batches
+from vsepp.data.dropped_words import WordDropout
+from vsepp.devices import Lane, Precision, Replayed, products_in
 from vsepp.encoders.joint import JointEmbedding
+from vsepp.kernels import power_of_two
 from vsepp.training.average import RunningAverage
 from vsepp.training.fast_captions import Captions, captions_for
 from vsepp.training.gradients import Reduction
@@ -30,7 +32,9 @@ from vsepp.training.nested import shortened
 from vsepp.training.slopes import slope_of
 from vsepp.training.updates import update_for
 
-Shape = tuple[int, int, int]  # pairs of a batch, room for its words, how many such batches in a row
+# Pairs of a batch, room for its words, how many such batches in a row, columns of their words
+Shape = tuple[int, int, int, int]
+LEAST_WIDTH = 64  # columns: most captions are shorter, and few widths mean few recordings
 
 
 def steps_and_epochs(
@@ -57,7 +61,8 @@ def steps_and_epochs(
     learns_a_net = model.image_encoder.finetune and batches.pairs.features is None
     captions = captions_for(model.caption_encoder, device, precision, batches.size)
     per_step = batches_per_step or (1 if learns_a_net else captions.batches_per_step)
-    data = _Data(batches, material_for(model.image_encoder, batches, per_step, device), device)
+    material = material_for(model.image_encoder, batches, per_step, device)
+    data = _Data(batches, material, per_step, device)
     worker = _Worker(model, data, captions, optimizer or adam(model), precision, gradient_clip)
     worker.average, worker.nested = average, nested
     number, last = 0, sum(phase.epochs for phase in phases)
@@ -83,21 +88,26 @@ def steps_and_epochs(
 class _Data:
     """All pairs on the device, and beside them those of the running epoch, batch by batch."""
 
-    def __init__(self, batches: Batches, material: Material, device: torch.device) -> None:
+    def __init__(
+        self, batches: Batches, material: Material, per_step: int, device: torch.device
+    ) -> None:
         pairs = batches.pairs
         self.batches, self.size, self.device = batches, batches.size, device
-        self.material = material
-        words, lengths = padded(pairs.words)
-        self._lengths = lengths.numpy()
-        self._columns = (
-            words.int().to(device),
-            lengths.int().to(device),
-            torch.from_numpy(pairs.image_of_caption).to(device),
-        )
+        self.material, self.per_step = material, per_step
+        self._lengths = np.asarray([len(ids) for ids in pairs.words], dtype=np.int64)
+        starts = np.cumsum(self._lengths) - self._lengths
+        # All captions one after the other, and a zero for what lies behind a caption's end.
+        words = np.concatenate([*pairs.words, [0]]).astype(np.int32)
+        self._words = torch.from_numpy(words).to(device)
+        columns = starts, self._lengths.astype(np.int32), pairs.image_of_caption
+        self._columns = [torch.from_numpy(column).to(device) for column in columns]
         # One row per batch, so that a number on the device is enough to take one.
-        self.words, self.lengths, self.images = (
-            column.new_zeros(len(batches), self.size, *column.shape[1:]) for column in self._columns
+        self.starts, self.lengths, self.images, self.numbers = (
+            torch.zeros(len(batches), self.size, dtype=dtype, device=device)
+            for dtype in (torch.int64, torch.int32, torch.int64, torch.int64)
         )
+        self.words: dict[int, Tensor] = {}  # (per_step, size, width) of the next batches, by width
+        self.dropout: WordDropout | None = None
 
     def shuffled(self) -> np.ndarray:
         """The pairs of the next epoch, in the very batches that a pass over `batches` would make.
@@ -113,15 +123,28 @@ class _Data:
     def lay_out(self, order: np.ndarray) -> list[np.ndarray]:
         """Put an epoch's pairs in place; returns the lengths of the batches, whole ones and the rest."""
         numbers = torch.from_numpy(order).to(self.device)
-        laid_out_columns = self.words, self.lengths, self.images
-        for column, laid_out in zip(self._columns, laid_out_columns, strict=True):
-            laid_out.flatten(0, 1)[: len(numbers)] = column[numbers]
-        if dropout := self.batches.dropout():
-            words, lengths = (
-                part.flatten(0, 1)[: len(numbers)] for part in (self.words, self.lengths)
-            )
-            words[:] = dropout(words, lengths, numbers)
+        laid_out = self.starts, self.lengths, self.images, self.numbers
+        columns = [*(column[numbers] for column in self._columns), numbers]
+        for table, column in zip(laid_out, columns, strict=True):
+            table.flatten()[: len(numbers)] = column
+        self.dropout = self.batches.dropout()
         return self._whole_and_rest(self._lengths[order])
+
+    def lay_out_words(self, first: int, shape: Shape) -> None:
+        """Those of some batches in a row; one long caption widens its own neighbours alone."""
+        size, _, times, width = shape
+        if width not in self.words:
+            self.words[width] = self._words.new_zeros(self.per_step, self.size, width)
+        starts, lengths, numbers = (
+            table[first : first + times, :size].flatten()
+            for table in (self.starts, self.lengths, self.numbers)
+        )
+        columns = torch.arange(width, device=self.device)
+        inside = columns < lengths[:, None]
+        words = self._words[torch.where(inside, starts[:, None] + columns, len(self._words) - 1)]
+        if self.dropout:
+            words = self.dropout(words, lengths, numbers)
+        self.words[width][:times, :size] = words.view(times, size, width)
 
     def _whole_and_rest(self, numbers: np.ndarray) -> list[np.ndarray]:
         whole = len(numbers) - len(numbers) % self.size
@@ -145,18 +168,20 @@ class _Worker:
         self.model, self.data, self.optimizer, self.precision = model, data, optimizer, precision
         self.captions = captions
         self.batch = torch.zeros(1, dtype=torch.long, device=device)  # the number of the next one
-        self.rate, self.recent, self.total, self.aside = torch.zeros(4, device=device).unbind()
+        self.recent, self.total, self.aside = torch.zeros(3, device=device).unbind()
+        # Of every batch of an epoch. On a CPU torch's Adam takes it in double precision.
+        dtype = torch.float64 if device.type == "cpu" else torch.float32
+        self.rates = torch.zeros(len(data.batches), dtype=dtype, device=device)
+        self.is_moved = False  # whether the weights have moved since their average followed
         self.average: RunningAverage | None = None
         self.nested: Sequence[int] = ()
         self.lane, self.image_lane = Lane(device, urgent=True), Lane(device)
         image_weights = trained_parameters(model.image_encoder)
-        self.update = update_for(
-            optimizer, gradient_clip, self.rate, image_weights, self.image_lane
-        )
+        self.update = update_for(optimizer, gradient_clip, image_weights, self.image_lane)
 
     def begin(self, phase: Phase, reduction: Reduction, mask_same_image: bool) -> None:
         self.phase = phase
-        self._set_rate(0.0)
+        set_rate(self.optimizer, phase.rate(0))
         self.slope = slope_of(phase.loss, reduction, self.data.device, self.data.size)
         self.mask_same_image = mask_same_image
         self.steps = Replayed(self._steps, self.data.device)
@@ -167,25 +192,29 @@ class _Worker:
         self.num_pairs = len(order)
         self.batch.zero_()
         self.total.zero_()
+        rates = self._rates(epoch)
+        self.rates.copy_(torch.tensor(rates, dtype=self.rates.dtype))
         counts = [shape[0] * shape[2] for shape in shapes]
         filled = self.data.material.fill(order, counts)
-        done = 0
-        for shape, num_pairs, _ in zip(shapes, counts, filled, strict=True):
-            if not self.phase.has_one_rate:
-                self._set_rate((epoch + done / len(order)) / self.phase.epochs)
-            done += num_pairs
-            with self.lane.work(), tf32(allowed=self.precision != "float32"):
-                self.steps(*shape)
-                loss = self.recent / num_pairs
-                self.total += self.recent
-                self.recent.zero_()
-            self.lane.join()
+        first = 0
+        for shape, num_pairs in zip(shapes, counts, strict=True):
+            with products_in(self.precision):
+                next(filled)
+                with self.lane.work():
+                    self.data.lay_out_words(first, shape)
+                    self.steps(*shape)
+                    loss = self.recent / num_pairs
+                    self.total += self.recent
+                    self.recent.zero_()
+                self.lane.join()
+            first += shape[2]
             yield num_pairs, loss
+        set_rate(self.optimizer, rates[-1])
 
-    def _set_rate(self, done: float) -> None:
-        rate = self.phase.rate(done)
-        set_rate(self.optimizer, rate)
-        self.rate.fill_(rate)
+    def _rates(self, epoch: int) -> list[float]:
+        """As in the plain loop: of each batch, by the share of pairs that is done before it."""
+        shares = [done / self.num_pairs for done in range(0, self.num_pairs, self.data.size)]
+        return [self.phase.rate((epoch + share) / self.phase.epochs) for share in shares]
 
     def mean_loss(self) -> float:
         """Waits for the device: the epoch is over."""
@@ -197,26 +226,32 @@ class _Worker:
         for part in lengths:
             rooms = self.captions.rooms(part)
             for start in range(0, len(rooms), per_step):
-                some = rooms[start : start + per_step]
-                shapes.append((part.shape[1], int(some.max()), len(some)))
+                some, end = rooms[start : start + per_step], start + per_step
+                width = power_of_two(max(LEAST_WIDTH, int(part[start:end].max())))
+                shapes.append((part.shape[1], int(some.max()), len(some), width))
         return shapes
 
-    def _steps(self, size: int, room: int, times: int) -> None:
-        for _ in range(times):
-            self._step(size, room)
+    def _steps(self, size: int, room: int, times: int, width: int) -> None:
+        for place in range(times):
+            self._step(self.data.words[width][place, :size], room)
         with self.image_lane.work():
-            self.update.finish()
+            self._finish()
         self.image_lane.join()
-        if self.average:
-            self.average.follow(times)
 
-    def _step(self, size: int, room: int) -> None:
-        data, batch = self.data, self.batch
-        words = data.words.index_select(0, batch)[0, :size]
+    def _finish(self) -> None:
+        """The last step's rest, in the image lane: nothing moves the captions' weights meanwhile."""
+        self.update.finish()
+        if self.average and self.is_moved:
+            self.average.follow()
+        self.is_moved = False
+
+    def _step(self, words: Tensor, room: int) -> None:
+        data, batch, size = self.data, self.batch, len(words)
         lengths = data.lengths.index_select(0, batch)[0, :size]
+        rates = self.rates if self.phase.has_one_rate else self.rates.index_select(0, batch)
         captions = self.captions.begin(words, lengths, room)
         with self.image_lane.work():  # beside the walk through the captions
-            self.update.finish()
+            self._finish()
             images = data.images.index_select(0, batch)[0, :size]
             image_vectors = self.model.embed_images(data.material.take(batch, images))
             batch += 1
@@ -225,7 +260,8 @@ class _Worker:
         pulls = list(self._pulls(image_vectors, caption_vectors, images))
         self.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward([pull[0] for pull in pulls], [pull[1] for pull in pulls])
-        self.update.begin()
+        self.update.begin(rates[0])
+        self.is_moved = True
 
     def _pulls(
         self, images: Tensor, captions: Tensor, image_ids: Tensor

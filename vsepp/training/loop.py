@@ -11,9 +11,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from vsepp.data.batches import Batch
+from vsepp.data.batches import Batch, Batches
 from vsepp.devices import ALONE, Processes
 from vsepp.equations.losses import Loss
+from vsepp.errors import WrongRequest
 from vsepp.training.average import RunningAverage
 from vsepp.training.chunks import backward_in_chunks
 from vsepp.training.gradients import Reduction, backward
@@ -98,6 +99,7 @@ def steps_and_epochs(
     batches may be larger than the device's memory allows: so many pairs are embedded at once.
     Where several `processes` share the batches, all walk in step, and see the same events.
     """
+    _check_that_batches_come_again(batches, phases)
     trained = trained_parameters(model)
     device = device or trained[0].device
     optimizer = optimizer or adam(model)  # phases share it, and so keep its state
@@ -120,12 +122,14 @@ def steps_and_epochs(
             losses, num_pairs = torch.zeros((), device=device), 0
             for place_in_epoch, batch in enumerate(batches):
                 if not phase.has_one_rate:
-                    done = epoch + place_in_epoch / len(batches)  # type: ignore[arg-type]
+                    done = epoch + _share_done(batches, place_in_epoch, num_pairs)
                     set_rate(optimizer, phase.rate(done / phase.epochs))
                 optimizer.zero_grad(set_to_none=True)
                 ways = phase.loss, reduction, mask_same_image
+                # Chunks are moved to the device one by one.
+                batch = batch if chunk_size else batch.to(device)
                 with on_the_way():
-                    per_pair = follow(model, batch.to(device), *ways, processes=processes)
+                    per_pair = follow(model, batch, *ways, processes=processes)
                 loss = per_pair.sum()
                 sums.finish(loss)
                 if gradient_clip > 0:
@@ -136,9 +140,29 @@ def steps_and_epochs(
                 losses += loss
                 num_pairs += len(batch.image_ids)
                 yield Step(number, len(batch.image_ids), loss / len(batch.image_ids))
-            mean = losses.item() / max(1, num_pairs)  # waits for the device
+            if not num_pairs:
+                raise WrongRequest(
+                    f"`batches` gave none in epoch {number}: there is nothing to learn."
+                )
+            mean = losses.item() / num_pairs  # waits for the device
             seconds = time.perf_counter() - started
             yield Epoch(number, place + 1, phase.learning_rate, mean, num_pairs, seconds)
+
+
+def _check_that_batches_come_again(batches: Iterable[Batch], phases: Sequence[Phase]) -> None:
+    num_epochs = sum(phase.epochs for phase in phases)
+    if isinstance(batches, Iterator) and num_epochs > 1:
+        raise WrongRequest(
+            f"`batches` can be walked through once, and {num_epochs} epochs are asked for: give "
+            "pairs.batches(...), a list, or whatever else starts anew when it is iterated over."
+        )
+
+
+def _share_done(batches: Iterable[Batch], num_batches: int, num_pairs: int) -> float:
+    """Of an epoch, by pairs; by batches where nobody can tell how many pairs there will be."""
+    if isinstance(batches, Batches):
+        return num_pairs / len(batches.pairs)
+    return num_batches / len(batches)  # type: ignore[arg-type]
 
 
 def trained_parameters(model: nn.Module) -> list[nn.Parameter]:

@@ -9,55 +9,58 @@ from torch import Tensor, nn
 
 from vsepp import kernels
 from vsepp.devices import Lane
-from vsepp.training.loop import SHARE
+from vsepp.training.loop import SHARE, set_rate
 
 SMALL = 100_000  # numbers; moving so few takes less time than asking for it
 FEW = 16  # tensors; a net has hundreds, which torch moves with fewer launches
 
 
 class Update(Protocol):
-    def begin(self) -> None:
-        """The gradient is there: move all weights that the next captions need."""
+    def begin(self, rate: Tensor) -> None:
+        """The gradient is there: move all weights that the next captions need, at this rate."""
 
     def finish(self) -> None:
         """Move the rest, in the caller's lane; does nothing where nothing is left."""
 
 
 def update_for(
-    optimizer: torch.optim.Optimizer, gradient_clip: float, rate: Tensor, aside: list[nn.Parameter], lane: Lane
-) -> Update:  # fmt: skip
+    optimizer: torch.optim.Optimizer, gradient_clip: float, aside: list[nn.Parameter], lane: Lane
+) -> Update:
     """The fastest way to the same weights. `aside` are those whose gradients `lane` computes."""
-    if kernels.available(rate.device) and len(aside) <= FEW and _is_plain_adam(optimizer):
-        return AdamInLanes(optimizer, gradient_clip, rate, aside, lane)
-    return AnyOptimizer(optimizer, gradient_clip, rate)
+    device = optimizer.param_groups[0]["params"][0].device
+    if kernels.available(device) and len(aside) <= FEW and _is_plain_adam(optimizer):
+        return AdamInLanes(optimizer, gradient_clip, aside, lane)
+    return AnyOptimizer(optimizer, gradient_clip)
 
 
 class AnyOptimizer:
     """As the plain loop does it. On a GPU the learning rate is read off the device."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, gradient_clip: float, rate: Tensor):
-        self.optimizer, self.gradient_clip, self.rate = optimizer, gradient_clip, rate
+    def __init__(self, optimizer: torch.optim.Optimizer, gradient_clip: float):
+        self.optimizer, self.gradient_clip = optimizer, gradient_clip
         self.trained = [weight for group in optimizer.param_groups for weight in group["params"]]
 
-    def begin(self) -> None:
+    def begin(self, rate: Tensor) -> None:
         if self.gradient_clip > 0:
             nn.utils.clip_grad_norm_(self.trained, self.gradient_clip)
-        with self._recordable():
+        with self._at(rate):
             self.optimizer.step()
 
     def finish(self) -> None:
         pass
 
     @contextmanager
-    def _recordable(self) -> Iterator[None]:
-        if self.rate.device.type == "cpu":
+    def _at(self, rate: Tensor) -> Iterator[None]:
+        """On a GPU in a way that can be recorded."""
+        if rate.device.type == "cpu":
+            set_rate(self.optimizer, rate.item())
             yield
             return
         groups = self.optimizer.param_groups
         before: list[dict[str, Any]] = [dict(group) for group in groups]
         for group in groups:
-            rate = self.rate * group[SHARE] if SHARE in group else self.rate
-            group.update(lr=rate, **({"capturable": True} if "capturable" in group else {}))
+            own = rate * group[SHARE] if SHARE in group else rate
+            group.update(lr=own, **({"capturable": True} if "capturable" in group else {}))
         try:
             yield
         finally:
@@ -73,12 +76,11 @@ class AdamInLanes:
     """
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, gradient_clip: float, rate: Tensor, aside: list[nn.Parameter], lane: Lane
+        self, optimizer: torch.optim.Optimizer, gradient_clip: float, aside: list[nn.Parameter], lane: Lane
     ):  # fmt: skip
         from vsepp.kernels.adam import PARTS
 
-        self.optimizer, self.gradient_clip, self.rate = optimizer, gradient_clip, rate
-        self.lane, self.is_begun = lane, False
+        self.optimizer, self.gradient_clip, self.lane = optimizer, gradient_clip, lane
         self.trained = [weight for group in optimizer.param_groups for weight in group["params"]]
         numbers = range(len(self.trained))
         ids = {id(weight) for weight in aside}
@@ -87,9 +89,12 @@ class AdamInLanes:
         self.large = [number for number in others if self.trained[number].numel() > SMALL]
         self.small = [number for number in others if number not in self.large]
         # Sums of the squares of each gradient; zeros for weights that never get one.
-        self.parts = rate.new_zeros(len(self.trained), PARTS)
+        self.parts = self.trained[0].new_zeros(len(self.trained), PARTS)
+        self.rate, self.is_begun = self.parts.new_zeros(()), False
 
-    def begin(self) -> None:
+    def begin(self, rate: Tensor) -> None:
+        # Kept until the next one: the lane may still read it when `finish` has returned.
+        self.rate = rate
         with self.lane.more_work():
             self._measure(self.aside)
             torch._foreach_add_([self._state(weight)["step"] for weight in self._moved()], 1)
