@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Crop = Literal["center", "ten", "random", "random_resized"]  # 1C, 10C, RC twice
+CropFrom = Literal["resized", "original"]
 TRIALS = 10
 RANDOM_CROPS = {"random": 2, "random_resized": 2 * TRIALS + 3}  # and the numbers in their draws
 LEAST_AREA, LOG_RATIO = 0.08, (log(3 / 4), log(4 / 3))  # the release's
@@ -26,6 +27,11 @@ class Boxes:
     width: NDArray[np.int64]
     height: NDArray[np.int64]
     flipped: NDArray[np.bool_]
+
+    def edges(self, row: int) -> tuple[int, int, int, int]:
+        """Left, top, right and bottom of one of them."""
+        left, top = int(self.left[row]), int(self.top[row])
+        return left, top, left + int(self.width[row]), top + int(self.height[row])
 
 
 def draws(crop: Crop, count: int, seeds: tuple[int, ...]) -> NDArray[np.float32]:

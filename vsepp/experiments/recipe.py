@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from vsepp.data.crops import LEAST_AREA, RANDOM_CROPS, Crop
+from vsepp.data.crops import LEAST_AREA, RANDOM_CROPS, Crop, CropFrom
 from vsepp.data.troubles import OnError
 from vsepp.encoders.architecture import Design
 from vsepp.errors import WrongRequest
@@ -34,6 +34,7 @@ class DataKeys:
     crop_size: int = 0  # of random ones; 0: model.size, as in use
     crop_area: float = LEAST_AREA  # the share of a picture that random_resized shows at least
     crop_squeezed: bool = True  # random ones are cut from squeezed pictures, where model.square
+    crop_from: CropFrom = "resized"  # random_resized ones; original: from all its pixels
     wrong_captions: float = 0.0  # share of the training captions dealt to other pictures, as a test
     min_count: int = 4  # words that are rarer are unknown
     on_error: OnError = "stop"  # or leave out what cannot be used, and count it
@@ -251,6 +252,15 @@ def _rules_of_data(recipe: Recipe) -> tuple[Rule, ...]:
         (
             recipe.data.crop != "random" or recipe.data.crop_size <= recipe.model.resize,
             "data.crop_size is larger than model.resize, the picture that the crop is cut from.",
+        ),
+        (
+            recipe.data.crop_from == "resized" or recipe.data.crop == "random_resized",
+            "data.crop_from is of random_resized crops: set data.crop_from=resized.",
+        ),
+        (
+            recipe.data.crop_from == "resized"
+            or not (recipe.model.square and recipe.data.crop_squeezed),
+            "Originals are not squeezed: set data.crop_from=resized or data.crop_squeezed=false.",
         ),
         (0 < recipe.data.crop_area <= 1, "data.crop_area takes more than 0, up to 1."),
         (0 <= recipe.data.wrong_captions <= 1, "data.wrong_captions takes 0 to 1."),

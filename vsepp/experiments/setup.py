@@ -144,12 +144,14 @@ def _learns_from_features_alone(recipe: Recipe, data: CaptionedImages) -> bool:
 def _view_of_training(recipe: Recipe, view: View) -> View:
     size, area = recipe.data.crop_size or view.size, recipe.data.crop_area
     squeezed = view.square and (recipe.data.crop_squeezed or not recipe.crops_at_random)
-    return replace(view, size=size, least_area=area, square=squeezed)
+    from_ = recipe.data.crop_from
+    return replace(view, size=size, least_area=area, square=squeezed, crop_from=from_)
 
 
 def _near(device: torch.device, pairs: Pairs) -> Pairs:
-    """Pictures that are needed in every epoch go to a GPU that has room for them."""
+    """Pictures that are needed in every epoch go to a GPU that has room for them; originals are too large."""
     needed = pairs.features is None and pairs.view.crops == 1
+    needed = needed and pairs.view.crop_from == "resized"
     if needed and device.type == "cuda" and pairs.bytes_of_pictures < 0.4 * free_memory(device):
         return pairs.with_pictures_on(device)
     return pairs
