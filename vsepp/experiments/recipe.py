@@ -20,6 +20,7 @@ from vsepp.experiments.keys import apply, read_keys
 RECIPES = Path(__file__).parent / "recipes"
 BOX = "the box"  # start_from: the model that ships with the package
 ROW = re.compile(r"\d+\.\d+")
+Words = Literal["unicode", "nltk-3.2", "nltk-3.10"]  # of any language; by the rules of CUTTERS
 Rule = tuple[bool, str]  # whether it is kept, and the complaint where it is not
 
 
@@ -36,6 +37,7 @@ class DataKeys:
     crop_squeezed: bool = True  # random ones are cut from squeezed pictures, where model.square
     crop_from: CropFrom = "resized"  # random_resized ones; original: from all its pixels
     wrong_captions: float = 0.0  # share of the training captions dealt to other pictures, as a test
+    words: Words = "unicode"  # how captions are cut into words; nltk-3.2: as the release did
     min_count: int = 4  # words that are rarer are unknown
     on_error: OnError = "stop"  # or leave out what cannot be used, and count it
 
