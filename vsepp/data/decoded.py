@@ -71,6 +71,7 @@ class DecodedPictures:
         return self._kept_or(index, lambda: self.view.resized(self.items[index].path))
 
     def _random_of_resized(self, indices: Indices, crop: Crop, drawn: np.ndarray) -> Pixels:
+        # differs from the release: it cuts originals, as the paper's rows do here
         pictures = [self.resized(index) for index in indices]
         return random_crops(pictures, self.view.size, crop, drawn, self.view.least_area)
 

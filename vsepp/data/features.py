@@ -130,6 +130,7 @@ def unusable_rows(table: FeatureTable) -> Iterator[tuple[int, str]]:
 
 
 def _items(file: Path, widths: dict[int, Path], troubles: Troubles) -> Iterator[CaptionedImage]:
+    # differs from the release: dev has all its pictures, there the first 5,000 captions
     stem = file.name.removesuffix("_ims.npy")
     rows = _array(file)
     widths.setdefault(rows.shape[1], file)

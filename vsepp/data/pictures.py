@@ -20,7 +20,7 @@ Pixels = NDArray[np.uint8]
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 
-# A panorama is cut to its middle beyond this ratio: resized by its short side alone, a picture of
+# differs from the release: a panorama is cut to its middle beyond this ratio: resized by its short side alone, a picture of
 # 1 x 5,000 pixels would need a gigabyte.
 LONGEST = 4
 
@@ -102,7 +102,8 @@ def shrink(picture: Image.Image, short_side: int) -> Image.Image:
         width, height = picture.size
     if short == short_side:
         return picture
-    # The long side is cut off, not rounded, as torchvision does it.
+    # differs from the paper: "resize the image to 256x256" (squeeze); the release and torchvision
+    # take the short side, and cut off what the long one has behind the point.
     size = width * short_side // short, height * short_side // short
     return picture.resize(size, Image.Resampling.BILINEAR)
 
@@ -121,6 +122,7 @@ def center_crop(picture: Image.Image, size: int) -> Pixels:
 
 def middle(length: int, size: int) -> int:
     """Where the middle `size` of so many pixels begins, rounded as torchvision rounds it."""
+    # differs from the release: it ran on Python 2, which rounded a half up, not to the even number
     return round((length - size) / 2)
 
 

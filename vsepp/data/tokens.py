@@ -129,6 +129,7 @@ def _is_punctuation(character: str) -> bool:
 
 
 def _any_language(caption: str) -> list[str]:
+    # differs from the release: it cut words by nltk's rules, as the paper's rows do here
     text = _SPLITTER.normalizer.normalize_str(caption)
     return [word for word, _ in _SPLITTER.pre_tokenizer.pre_tokenize_str(text)]
 

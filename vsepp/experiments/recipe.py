@@ -29,7 +29,9 @@ class DataKeys:
     collection: str = ""  # what the numbers were measured on: coco or f30k
     train: tuple[str, ...] = ("train",)  # splits to learn from
     validate: str = "val"  # the split that picks the snapshot
+    # differs from the paper: 1,000 of COCO's 5,000 in its rows, as in the release
     validate_images: int = 0  # only so many of them; 0: all
+    # differs from the release: all captions, but in the paper's rows, where it is 5
     captions: int = 0  # of each picture, the first so many; 0: all
     crop: Crop = "random_resized"  # of training pictures
     crop_size: int = 0  # of random ones; 0: model.size, as in use
@@ -108,9 +110,11 @@ class Recipe:
     ridge: float = 0.01  # of correlation
     batch_size: int = 128
     chunk_size: int = 0  # pairs embedded at once, for batches larger than memory; 0: all
+    # differs from the release: bf16, there float32
     # Of a GPU's products while learning; float64, for all numbers on any device, compares runs.
     precision: Literal["float64", "float32", "tf32", "bf16"] = "bf16"
     compiled: bool = False  # on a GPU the net; pays where it is trained for minutes
+    # differs from the paper: no word of clipping there
     gradient_clip: float = 2.0  # 0: none
     net_share: float = 1.0  # a fine-tuned net learns at this share of the learning rate
     averaging: float = 0.0  # decay of a running average of the weights, such as 0.999; 0: none

@@ -78,6 +78,7 @@ def _fresh_or_further(
     """A model of random heads, or one that has been trained before, with the words it knows."""
     keys = recipe.model
     if not recipe.start_from:
+        # differs from the release: its vocabulary counts validation and test captions, too
         captions = (caption for item in items for caption in item.captions)
         vocabulary = Vocabulary.learn(captions, recipe.data.min_count, _cutter(recipe))
         architecture = architecture_of(recipe, data, len(vocabulary))
