@@ -73,8 +73,8 @@ def test_crops_of_a_large_jpeg_stay_near_torchvisions(tmp_path, orientation):
     """JPEG's own smaller scales are means of pixels, as the resizing would take them."""
     exif = Image.Exif()
     exif[0x0112] = orientation
-    item = saved(tmp_path, scene(1281, 961), "large.jpg", quality=95, exif=exif)
-    width, height = (961, 1281) if orientation > 4 else (1281, 961)
+    item = saved(tmp_path, scene(641, 481), "large.jpg", quality=95, exif=exif)
+    width, height = (481, 641) if orientation > 4 else (641, 481)
     original = Original.of(item.path)
     assert (original.width, original.height) == (width, height)
     pictures = DecodedPictures([item], VIEW)
@@ -111,7 +111,7 @@ def test_a_picture_that_is_kept_would_never_be_decoded_smaller(width, height):
 
 
 def test_resized_pictures_are_cut_as_before(tmp_path):
-    item = saved(tmp_path, scene(200, 150), "photo.png")
+    item = saved(tmp_path, scene(100, 75), "photo.png")
     drawn = draws("random_resized", 4, (0,))
     resized, original = (
         DecodedPictures([item], View(size=SIZE, resize=40, crop_from=source))
@@ -120,6 +120,7 @@ def test_resized_pictures_are_cut_as_before(tmp_path):
     crops = [p.random([0, 0, 0, 0], "random_resized", drawn) for p in (resized, original)]
     assert not torch.equal(*crops)
     # the same boxes, up to the rounding of their edges
-    assert (crops[0].float() - crops[1].float()).abs().mean() < 8
+    assert (crops[0].float() - crops[1].float()).abs().mean() < 20
+    assert torch.equal(resized.fixed([0]), original.fixed([0]))  # whichever of the two was kept
     drawn = draws("random", 4, (0,))
     assert torch.equal(*(p.random([0, 0, 0, 0], "random", drawn) for p in (resized, original)))

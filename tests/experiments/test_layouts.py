@@ -25,6 +25,7 @@ from vsepp.experiments.readiness import describe
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run
+from vsepp.experiments.setup import set_up
 from vsepp.search.embedder import Embedder
 
 pytestmark = pytest.mark.slow
@@ -190,3 +191,16 @@ def test_a_snapshot_cuts_words_as_its_recipe_says(tmp_path):
         trained("features", [*further, f"start_from={tmp_path / 'unicode'}"], data, tmp_path / "x")
     trained("features", [*ON_FEATURES, f"start_from={tmp_path / 'nltk-3.2'}"], data, tmp_path / "y")
     assert Snapshot.load(tmp_path / "y").vocabulary.cutter == "nltk-3.2"
+
+
+def test_rows_of_random_crops_cut_originals_and_validate_on_the_middle(tmp_path):
+    data = open_checked(str(write_karpathy(tmp_path / "data", some_items(8))))
+    keys = ["model.backbone=test_resnet", "model.weights=none", "model.size=32", "model.resize=36"]
+    setup = set_up(Recipe.of_row("3.11", keys), data, torch.device("cpu"))
+    assert setup.learned.view.crop_from == "original"
+    assert setup.learned.features is None
+    assert setup.validation.features is not None
+    ours = set_up(
+        Recipe.load("f8k-vse++-rc", [*keys, "data.min_count=1"]), data, torch.device("cpu")
+    )
+    assert ours.learned.view.crop_from == "resized"

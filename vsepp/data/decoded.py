@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vsepp.data.ahead import AHEAD, made_ahead, workers
 from vsepp.data.captioned import CaptionedImage
-from vsepp.data.crops import Boxes, Crop, random_boxes
+from vsepp.data.crops import Boxes, Crop, CropFrom, random_boxes
 from vsepp.data.originals import Original
 from vsepp.data.pictures import Pixels, View, channels_first, random_crops
 from vsepp.data.resources import Budget, picture_budget
@@ -33,7 +33,8 @@ class DecodedPictures:
         self.items = items
         self.view = view
         self.budget = picture_budget() if memory is None else Budget(memory)
-        self._kept: dict[int, Pixels] = {}  # (H, W, 3), 3 bytes a pixel; Pillow's own take 4
+        # By number and what they are: (H, W, 3), 3 bytes a pixel; Pillow's own take 4.
+        self._kept: dict[tuple[int, CropFrom], Pixels] = {}
         self._free = np.empty(0, dtype=np.uint8)  # the rest of the last chunk
         self._keeping = Lock()  # several threads ask for pictures
         self._originals: dict[int, Original] = {}  # what their headers say
@@ -68,7 +69,7 @@ class DecodedPictures:
 
     def resized(self, index: int) -> Image.Image:
         """As the view resizes it."""
-        return self._kept_or(index, lambda: self.view.resized(self.items[index].path))
+        return self._kept_or((index, "resized"), lambda: self.view.resized(self.items[index].path))
 
     def _random_of_resized(self, indices: Indices, crop: Crop, drawn: np.ndarray) -> Pixels:
         # differs from the release: it cuts originals, as the paper's rows do here
@@ -88,7 +89,7 @@ class DecodedPictures:
             return original.decoded_for(box, size, self.items[index].path)
 
         is_whole = original.is_decoded_whole(size)
-        picture = self._kept_or(index, decoded) if is_whole else decoded()
+        picture = self._kept_or((index, "original"), decoded) if is_whole else decoded()
         pixels = channels_first(original.cropped(box, size, picture))
         return pixels[..., ::-1] if boxes.flipped[row] else pixels
 
@@ -97,15 +98,17 @@ class DecodedPictures:
             self._originals[index] = Original.of(self.items[index].path)
         return self._originals[index]
 
-    def _kept_or(self, index: int, decoded: Callable[[], Image.Image]) -> Image.Image:
-        kept = self._kept.get(index)
+    def _kept_or(
+        self, key: tuple[int, CropFrom], decoded: Callable[[], Image.Image]
+    ) -> Image.Image:
+        kept = self._kept.get(key)
         if kept is not None:
             return Image.fromarray(kept)
         picture = decoded()
         with self._keeping:
             taken = 3 * picture.width * picture.height
-            if index not in self._kept and self.budget.take(self, taken):
-                self._kept[index] = self._packed(np.asarray(picture))
+            if key not in self._kept and self.budget.take(self, taken):
+                self._kept[key] = self._packed(np.asarray(picture))
         return picture
 
     def _packed(self, pixels: Pixels) -> Pixels:
