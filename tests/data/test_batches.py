@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from vsepp.data.ahead import AHEAD
 from vsepp.data.batches import Pairs, padded
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.decoded import DecodedPictures
 from vsepp.data.pictures import View
+from vsepp.data.resources import Budget
 from vsepp.data.tokens import Vocabulary
 
 
@@ -93,7 +95,31 @@ def test_features_take_the_place_of_pictures(pairs):
 
 
 def test_pictures_are_kept_only_while_they_fit(world):
-    pictures = DecodedPictures(world.items, View(64, 64), memory=5 * 3 * 64 * 64)
+    pictures = DecodedPictures(world.items, View(64, 64), memory=15 * 64 * 64)
     for index in range(10):
         pictures.fixed([index])
     assert len(pictures._kept) == 5
+    assert sum(pixels.nbytes for pixels in pictures._kept.values()) == 15 * 64 * 64
+
+
+def test_training_and_validation_share_one_budget(world, monkeypatch):
+    budget = Budget(15 * 64 * 64)
+    monkeypatch.setattr("vsepp.data.decoded.picture_budget", lambda: budget)
+    training, validation = (DecodedPictures(world.items, View(64, 64)) for _ in range(2))
+    for index in range(3):
+        training.fixed([index])
+        validation.fixed([index, index + 1])
+    assert (len(training._kept), len(validation._kept)) == (2, 3)
+
+
+def test_many_cores_do_not_begin_many_batches(world, monkeypatch):
+    monkeypatch.setattr("vsepp.data.ahead.num_threads", lambda: 64)
+    begun = []
+    pairs = Pairs(world.items, Vocabulary.learn(["a"]), View(64, 64))
+    make = pairs.batch
+    monkeypatch.setattr(pairs, "batch", lambda *args: begun.append(1) or make(*args))
+    batches = iter(pairs.batches(4))
+    next(batches)
+    assert len(begun) <= AHEAD + 1
+    assert len(list(batches)) == len(pairs) // 4 - 1
+    assert len(begun) == len(pairs) // 4

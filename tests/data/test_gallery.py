@@ -12,8 +12,8 @@ from vsepp.data.gallery import Gallery
 from vsepp.data.pictures import View
 from vsepp.data.resampling import resampled
 
-SIZES = [(60, 40), (40, 60), (48, 48), (200, 41)]
-INDICES = np.array([3, 0, 1, 1, 2, 0])
+SIZES = [(60, 40), (40, 60), (48, 48), (200, 41), (65, 40), (40, 63)]  # odd ones, too
+INDICES = np.array([3, 0, 1, 1, 2, 0, 4, 5])
 needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 

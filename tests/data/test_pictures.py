@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from PIL import Image
+from torchvision import transforms
 
 from vsepp.data.crops import draws
 from vsepp.data.pictures import (
@@ -73,6 +74,25 @@ def test_shrink_measures_the_short_side():
 
 def test_a_panorama_is_cut_to_its_middle():
     assert shrink(gradient(5000, 2), 100).size == (400, 100)
+
+
+@given(st.integers(1, 400), st.integers(1, 400), st.integers(8, 64), st.integers(0, 30))
+def test_resizing_and_the_middle_are_torchvisions(width, height, size, border):
+    assume(max(width, height) <= 4 * min(width, height))  # longer ones are cut first
+    picture = gradient(width, height)
+    resized = shrink(picture, size + border)
+    expected = transforms.Resize(size + border)(picture)
+    assert resized.size == expected.size
+    assert np.array_equal(resized, expected)
+    middle = np.asarray(transforms.CenterCrop(size)(expected)).transpose(2, 0, 1)
+    assert np.array_equal(center_crop(resized, size), middle)
+
+
+def test_five_of_the_ten_crops_are_torchvisions():
+    for width, height in ((101, 51), (52, 77), (51, 51)):
+        picture = gradient(width, height)
+        expected = np.stack([np.asarray(crop) for crop in transforms.FiveCrop(32)(picture)])
+        assert np.array_equal(ten_crops(picture, 32)[:5], expected.transpose(0, 3, 1, 2))
 
 
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(0, 99))

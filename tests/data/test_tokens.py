@@ -3,8 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from tests.conftest import SHARED
+from vsepp.data.collections import open_data
 from vsepp.data.tokens import SPECIALS, Vocabulary
 from vsepp.data.treebank import CUTTERS
+from vsepp.encoders.released_vocabulary import read_vocabulary
 from vsepp.errors import WrongRequest
 
 CAPTIONS = ["A dog runs.", "A dog sleeps!", "the cat"]
@@ -142,3 +145,33 @@ def test_the_place_of_a_word_counts_the_more_frequent_ones():
     assert words.place("zebra") is None
     released = Vocabulary.of_ids(dict(zip((*SPECIALS, "dog"), range(5), strict=True)), "treebank")
     assert (released.place("dog"), released.place("cat")) == (0, None)
+
+
+def test_words_can_be_learned_by_the_releases_rules(tmp_path):
+    captions = ["A man in a t-shirt isn't here.", "the man's t-shirt", "a man's dog isn't"]
+    vocabulary = Vocabulary.learn(captions, min_count=2, cutter="nltk-3.2")
+    assert vocabulary.words() == ["a", "man", "'s", "is", "n't", "t-shirt"]
+    vocabulary.save(tmp_path / "tokenizer.json")
+    loaded = Vocabulary.load(tmp_path / "tokenizer.json")
+    assert loaded.encode(["A t-shirt isn't"]) == [[1, 4, 9, 7, 8, 2]]
+    after = loaded.extended(["the dog's", "the dog's"], min_count=2)
+    assert after.words() == [*loaded.words(), "dog", "the"]
+    assert after.cutter == "nltk-3.2"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "splits", "number"),
+    [("f8k", ("train", "val", "test"), 3384), ("f8k_precomp", ("train", "val"), 3174)],
+)
+def test_the_releases_vocabulary_of_flickr8k_can_be_made_again(flickr8k, name, splits, number):
+    """Theirs counts the words of all captions, or of those beside the features but the test's."""
+    file = SHARED / "fixtures" / "vocabularies" / f"{name}_vocab.pkl"
+    if not file.is_file():
+        pytest.skip("needs the release's vocabularies in ../shared/fixtures/vocabularies")
+    items = open_data(flickr8k).items
+    captions = [c for item in items if item.split in splits for c in item.captions]
+    ours = Vocabulary.learn(captions, min_count=4, cutter="nltk-3.2")
+    theirs = read_vocabulary(file)
+    assert set(ours.words()) == set(theirs.words())
+    assert len(ours.words()) == number

@@ -15,13 +15,18 @@ from tests.layouts import (
     write_karpathy,
     write_shards,
 )
+from vsepp.encoders.architecture import read_config
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.experiments.measure import measure
 from vsepp.experiments.opening import open_checked
 from vsepp.experiments.precompute import NetKeys, precompute
+from vsepp.experiments.readiness import describe
 from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run
+from vsepp.experiments.setup import set_up
+from vsepp.search.embedder import Embedder
 
 pytestmark = pytest.mark.slow
 
@@ -145,3 +150,57 @@ def test_precompute_goes_on_and_refuses_what_is_not_its_own(tmp_path):
         precompute(data, "resnet18", 3, made, SMALL_NET)
     with pytest.raises(WrongRequest, match=r"holds pictures.*vsepp precompute"):
         run(Recipe.load("features", [*ON_FEATURES, *keys]), data, tmp_path / "run")
+
+
+def test_the_authors_ten_crop_files_train_the_rows_of_table_4(tmp_path):
+    """restval is part of train there, and no file has its name."""
+    folder = write_features(tmp_path / "10crop_precomp", some_items(16))
+    data = open_checked(str(folder))
+    assert data.splits.keys() == {"train", "val", "test"}
+    changes = ["model.dim=8", "model.word_dim=8", "max_epochs=1", "batch_size=16", "graphs=false"]
+    changes += ["data.min_count=1", "protocol=full"]
+    rows = ("4.2", "4.3", "4.4", "4.5")
+    for row in rows:
+        reproduce(row, data, tmp_path / "runs", changes)
+        (_, notes) = read_config(tmp_path / "runs" / row)
+        assert notes["recipe"]["data"]["train"] == ["train", "restval"]
+    described = describe(str(folder))
+    assert all(described.missing[row] == [] for row in rows)
+    assert "restval is part of train" in described.text()
+    other = write_features(tmp_path / "coco_precomp", some_items(16))
+    assert all("restval" in describe(str(other)).missing[row][0] for row in rows)
+    with pytest.raises(WrongRequest, match="no split 'restval'"):
+        reproduce("4.2", str(other), tmp_path / "others", changes)
+    assert data.training_items(["train", "restval"]) == data.split("train")
+    with pytest.raises(WrongRequest, match="no split 'restval'"):
+        data.training_items(["restval"])  # which of them they are, nobody knows
+
+
+def test_a_snapshot_cuts_words_as_its_recipe_says(tmp_path):
+    """Saved with the model, so that search and evaluation cut them the same way."""
+    data = write_features(tmp_path / "data", some_items(16))
+    for words, cutter in (("unicode", None), ("nltk-3.2", "nltk-3.2")):
+        into = tmp_path / words
+        trained("features", [*ON_FEATURES, f"data.words={words}"], data, into)
+        vocabulary = Embedder(into).vocabulary
+        assert vocabulary.cutter == Snapshot.load(into).vocabulary.cutter == cutter
+        told = vocabulary.unknown_words("a t-shirt")
+        assert ("t-shirt" in told) == (cutter is not None)
+    further = [*ON_FEATURES, "data.words=nltk-3.2"]
+    with pytest.raises(WrongRequest, match=r"cut as unicode.*--set data\.words=unicode"):
+        trained("features", [*further, f"start_from={tmp_path / 'unicode'}"], data, tmp_path / "x")
+    trained("features", [*ON_FEATURES, f"start_from={tmp_path / 'nltk-3.2'}"], data, tmp_path / "y")
+    assert Snapshot.load(tmp_path / "y").vocabulary.cutter == "nltk-3.2"
+
+
+def test_rows_of_random_crops_cut_originals_and_validate_on_the_middle(tmp_path):
+    data = open_checked(str(write_karpathy(tmp_path / "data", some_items(8))))
+    keys = ["model.backbone=test_resnet", "model.weights=none", "model.size=32", "model.resize=36"]
+    setup = set_up(Recipe.of_row("3.11", keys), data, torch.device("cpu"))
+    assert setup.learned.view.crop_from == "original"
+    assert setup.learned.features is None
+    assert setup.validation.features is not None
+    ours = set_up(
+        Recipe.load("f8k-vse++-rc", [*keys, "data.min_count=1"]), data, torch.device("cpu")
+    )
+    assert ours.learned.view.crop_from == "resized"

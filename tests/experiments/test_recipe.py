@@ -50,6 +50,7 @@ def test_a_recipe_from_a_file(tmp_path):
         ("model.word_dropout=1", "0 to less than 1"),
         ("data.crop_size=-1", "0 or more"),
         ("data.crop_area=0", "more than 0"),
+        ("data.words=spaces", "data.words takes unicode or nltk-3.2 or nltk-3.10, not 'spaces'"),
         ("model.pooling=min", "model.pooling takes last or mean or max or gpo, not 'min'"),
     ],
 )
@@ -116,3 +117,48 @@ def test_the_demos_models_differ_in_what_they_say_alone():
     for recipe in (plain, norms, hard):
         recipe.pop("name")
     assert plain == norms == hard
+
+
+def test_the_papers_rows_crop_and_cut_words_as_the_release_did():
+    rows = [Recipe.load(file.stem) for file in RECIPES.glob("[0-9]*.toml")]
+    trained = [row for row in rows if not row.model_of]
+    assert {row.data.words for row in trained} == {"nltk-3.2"}
+    random = [row for row in trained if row.data.crop == "random_resized"]
+    assert {row.data.crop_from for row in random} == {"original"}
+    assert (len(rows), len(trained), len(random)) == (28, 26, 18)
+    ours = [Recipe.load(f.stem) for f in RECIPES.glob("*.toml") if not f.stem[0].isdecimal()]
+    assert {(recipe.data.words, recipe.data.crop_from) for recipe in ours} == {
+        ("unicode", "resized")
+    }
+    assert len(ours) == 30
+
+
+def test_originals_are_for_the_releases_crops_alone():
+    for row, changes, complaint in (
+        ("1.6", ["data.crop_from=original"], r"set data\.crop_from=resized"),
+        ("1.7", ["model.square=true"], r"set .*data\.crop_squeezed=false"),
+    ):
+        with pytest.raises(WrongRequest, match=complaint):
+            Recipe.load(row, changes)
+    free = ["model.square=true", "data.crop_squeezed=false"]
+    assert Recipe.load("1.7", free).data.crop_from == "original"
+
+
+def test_the_text_is_followed_where_it_is_asked_for():
+    paper = ["fidelity=paper"]
+    for row in ("1.7", "3.9", "4.5"):
+        recipe = Recipe.of_row(row, paper)
+        assert recipe.loss.reduction == "mean"
+        assert recipe.gradient_clip == 0
+        assert recipe.model.square
+        assert recipe.model.project_captions
+        assert not recipe.model.normalize_features
+    random = Recipe.of_row("1.7", paper).data
+    assert (random.crop, random.crop_from, random.validate_images) == ("random", "resized", 0)
+    assert Recipe.of_row("1.7").data.validate_images == 1000
+    vse0 = Recipe.of_row("3.9", paper)
+    assert not vse0.model.normalize_images  # Sec. 3: VSE0 keeps the norm of images
+    assert vse0.data.validate_images == 1000
+    assert Recipe.of_row("3.9").model.normalize_images
+    assert Recipe.of_row("4.5", paper).model.similarity == "order_similarity"
+    assert Recipe.of_row("3.9", [*paper, "data.validate_images=7"]).data.validate_images == 7

@@ -1,10 +1,13 @@
 """Work done ahead of its reader, in threads: pictures are decoded while the net is busy."""
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from os import cpu_count
+from functools import cache
 from typing import TypeVar
+
+from vsepp.data.resources import num_threads
 
 Task = TypeVar("Task")
 Made = TypeVar("Made")
@@ -19,9 +22,11 @@ def made_ahead(
 ) -> Iterator[Made]:
     """What `make` makes of each task, in order, a few ahead of the reader, in threads.
 
-    Threads are enough: Pillow decodes and resizes outside of Python's lock.
+    Threads are enough: Pillow decodes and resizes outside of Python's lock. By default there are as many
+    as cores, and as many tasks under way: tasks that are large (a batch) take `threads=AHEAD` and share
+    their work among `workers()`.
     """
-    threads = threads or cpu_count() or 1
+    threads = threads or num_threads()
     with ThreadPoolExecutor(threads) as pool:
         pending: deque[Future[Made]] = deque()
         try:
@@ -34,3 +39,13 @@ def made_ahead(
         finally:
             for future in pending:
                 future.cancel()
+
+
+@cache
+def workers() -> ThreadPoolExecutor:
+    """The threads that decode and crop the pictures of all batches under way: one for each core."""
+    return ThreadPoolExecutor(num_threads())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=workers.cache_clear)  # a fork has none of the threads

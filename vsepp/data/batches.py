@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vsepp.data.ahead import made_ahead
+from vsepp.data.ahead import AHEAD, made_ahead
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.crops import RANDOM_CROPS, Crop, draws
-from vsepp.data.decoded import IN_MEMORY, DecodedPictures
+from vsepp.data.decoded import DecodedPictures
 from vsepp.data.dropped_words import WordDropout
 from vsepp.data.features import features_of
 from vsepp.data.gallery import Gallery
@@ -49,7 +49,7 @@ class Pairs:
         items: Sequence[CaptionedImage],
         vocabulary: Vocabulary,
         view: View | None = None,
-        memory: int = IN_MEMORY,
+        memory: int | None = None,
     ) -> None:
         self.items = items
         self.view = view or View()
@@ -174,7 +174,7 @@ class Batches:
             own = torch.from_numpy(chosen[self.share(len(chosen))])
             return replace(made, words=dropout(made.words, made.lengths, own))
 
-        yield from made_ahead(numbers, batch)
+        yield from made_ahead(numbers, batch, threads=AHEAD)
 
     def order(self) -> np.ndarray:
         """The caption numbers of the next epoch, batch after batch."""

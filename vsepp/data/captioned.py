@@ -1,8 +1,8 @@
 """What every collection is made of: pictures with their captions, in splits."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,6 +36,9 @@ class CaptionedImages:
     items: Sequence[CaptionedImage]
     left_out: Sequence[str] = ()  # a sentence for each row, picture or caption that cannot be used
     origin: dict[str, Any] | None = None  # the net that made its features, where that is known
+    within: Mapping[str, str] = field(
+        default_factory=dict
+    )  # splits that are part of another: restval of train
 
     def split(self, name: str) -> list[CaptionedImage]:
         """The pictures of one split, in the collection's order."""
@@ -47,6 +50,19 @@ class CaptionedImages:
                 "name others: --split for evaluate, --set data.train and data.validate for train."
             )
         return chosen
+
+    def training_items(self, splits: Sequence[str]) -> list[CaptionedImage]:
+        """The pictures of several splits, one after another; those within another come with it."""
+        return [
+            item
+            for name in splits
+            if not self.comes_with(name, splits)
+            for item in self.split(name)
+        ]
+
+    def comes_with(self, name: str, splits: Sequence[str]) -> bool:
+        """Whether a split is there as part of another one of these."""
+        return self.within.get(name) in splits
 
     def with_captions(self, number: int) -> "CaptionedImages":
         """The first `number` captions of every picture; 0: all."""

@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Crop = Literal["center", "ten", "random", "random_resized"]  # 1C, 10C, RC twice
+CropFrom = Literal["resized", "original"]
 TRIALS = 10
 RANDOM_CROPS = {"random": 2, "random_resized": 2 * TRIALS + 3}  # and the numbers in their draws
-LEAST_AREA, LOG_RATIO = 0.08, (log(3 / 4), log(4 / 3))  # the release's
+# differs from the release: shapes are spread evenly over the logarithm, as torchvision does today;
+# in 2017 over the ratio itself, half of them turned by a right angle
+LEAST_AREA, LOG_RATIO = 0.08, (log(3 / 4), log(4 / 3))
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,11 @@ class Boxes:
     width: NDArray[np.int64]
     height: NDArray[np.int64]
     flipped: NDArray[np.bool_]
+
+    def edges(self, row: int) -> tuple[int, int, int, int]:
+        """Left, top, right and bottom of one of them."""
+        left, top = int(self.left[row]), int(self.top[row])
+        return left, top, left + int(self.width[row]), top + int(self.height[row])
 
 
 def draws(crop: Crop, count: int, seeds: tuple[int, ...]) -> NDArray[np.float32]:
@@ -54,6 +62,7 @@ def _resized(
     least_area: float,
 ) -> Boxes:
     """RC as the release has it: up to all of the area, 3:4 to 4:3, flipped half of the time."""
+    # differs from the paper: Sec. 3 crops a square out of a picture of 256 x 256
     trials, (across, down, coin) = numbers[:, : 2 * TRIALS], numbers[:, 2 * TRIALS :].T
     area = (widths * heights)[:, None] * _between((least_area, 1.0), trials[:, ::2])
     ratio = np.exp(_between(LOG_RATIO, trials[:, 1::2]))

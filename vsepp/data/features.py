@@ -6,7 +6,7 @@ adds, says which net made the features.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -21,6 +21,8 @@ from vsepp.errors import WrongRequest
 
 ORIGIN = "features.json"
 CAPTIONS_EACH = 5  # what the release takes for granted
+TEN_CROPS = "10crop"  # how the folder of the authors' ten-crop features begins
+TRAIN_AND_RESTVAL = 113_287  # pictures of COCO
 ROWS_AT_ONCE = 4096  # of a table, when all of it is looked at
 
 
@@ -72,6 +74,7 @@ def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
         list(items.values()),
         troubles.left_out,
         _origin(path),
+        _within(path, items.values()),
     )
 
 
@@ -102,6 +105,15 @@ def _origin(path: Path) -> dict[str, Any] | None:
     return content
 
 
+def _within(path: Path, items: Collection[CaptionedImage]) -> dict[str, str]:
+    """In the authors' ten-crop files of COCO, restval is part of train."""
+    splits = [item.split for item in items]
+    is_theirs = (
+        path.resolve().name.startswith(TEN_CROPS) or splits.count("train") == TRAIN_AND_RESTVAL
+    )
+    return {"restval": "train"} if is_theirs and "restval" not in splits else {}
+
+
 def unusable_rows(table: FeatureTable) -> Iterator[tuple[int, str]]:
     """Every row that holds NaN or infinity, or differs from the row it should repeat."""
     step = ROWS_AT_ONCE * table.repeats
@@ -118,6 +130,7 @@ def unusable_rows(table: FeatureTable) -> Iterator[tuple[int, str]]:
 
 
 def _items(file: Path, widths: dict[int, Path], troubles: Troubles) -> Iterator[CaptionedImage]:
+    # differs from the release: dev has all its pictures, there the first 5,000 captions
     stem = file.name.removesuffix("_ims.npy")
     rows = _array(file)
     widths.setdefault(rows.shape[1], file)

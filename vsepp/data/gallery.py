@@ -33,7 +33,7 @@ class Gallery:
         """Decodes all of them, in threads."""
 
         def decoded(index: int) -> tuple[Tensor, tuple[int, int]]:
-            picture = pictures.resized(index)
+            picture = pictures.view.resized(pictures.items[index].path)
             return torch.from_numpy(np.array(picture)).view(-1, 3), picture.size
 
         parts, sizes = [], []
@@ -48,7 +48,7 @@ class Gallery:
     def fixed(self, indices: Indices) -> Tensor:
         """The middle of each (M, 3, S, S)."""
         side = np.full(len(indices), self.view.size)
-        left, top = ((self.sizes[indices] - self.view.size) // 2).T
+        left, top = np.rint((self.sizes[indices] - self.view.size) / 2).astype(int).T
         return self._cut(indices, Boxes(left, top, side, side, np.zeros(len(side), dtype=bool)))
 
     def random(self, indices: Indices, crop: Crop, drawn: np.ndarray) -> Tensor:

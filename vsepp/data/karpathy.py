@@ -9,6 +9,8 @@ from vsepp.data.captioned import CaptionedImage, CaptionedImages, split_named
 from vsepp.data.troubles import Troubles, is_unicode, shortened
 from vsepp.errors import WrongRequest
 
+# differs from the paper: Flickr30K's split has 29,000 pictures to train and 1,014 to validate on,
+# where Sec. 3.1 counts 30,000 and 1,000.
 SOME = 20  # pictures that are looked for, to know a folder as theirs
 
 

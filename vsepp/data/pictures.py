@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from vsepp.data.captioned import PictureSource
-from vsepp.data.crops import LEAST_AREA, Boxes, Crop, random_boxes
+from vsepp.data.crops import LEAST_AREA, Boxes, Crop, CropFrom, random_boxes
 from vsepp.errors import WorkFailed, WrongRequest
 
 Pixels = NDArray[np.uint8]
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 
-# A panorama is cut to its middle beyond this ratio: resized by its short side alone, a picture of
+# differs from the release: a panorama is cut to its middle beyond this ratio: resized by its short side alone, a picture of
 # 1 x 5,000 pixels would need a gigabyte.
 LONGEST = 4
 
@@ -37,6 +37,7 @@ class View:
     square: bool = False  # squeeze the whole picture into resize x resize instead
     crops: int = 1  # 1 is the middle; the features of 10 are averaged
     least_area: float = LEAST_AREA  # share of a picture that a random_resized crop shows at least
+    crop_from: CropFrom = "resized"  # the picture that random_resized crops are cut from
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -101,7 +102,9 @@ def shrink(picture: Image.Image, short_side: int) -> Image.Image:
         width, height = picture.size
     if short == short_side:
         return picture
-    size = round(width * short_side / short), round(height * short_side / short)
+    # differs from the paper: "resize the image to 256x256" (squeeze); the release and torchvision
+    # take the short side, and cut off what the long one has behind the point.
+    size = width * short_side // short, height * short_side // short
     return picture.resize(size, Image.Resampling.BILINEAR)
 
 
@@ -114,7 +117,13 @@ def squeeze(picture: Image.Image, side: int) -> Image.Image:
 
 def center_crop(picture: Image.Image, size: int) -> Pixels:
     """1C: the middle (3, size, size) of a picture."""
-    return _cut(picture, (picture.width - size) // 2, (picture.height - size) // 2, size)
+    return _cut(picture, middle(picture.width, size), middle(picture.height, size), size)
+
+
+def middle(length: int, size: int) -> int:
+    """Where the middle `size` of so many pixels begins, rounded as torchvision rounds it."""
+    # differs from the release: it ran on Python 2, which rounded a half up, not to the even number
+    return round((length - size) / 2)
 
 
 def ten_crops(picture: Image.Image, size: int) -> Pixels:
@@ -139,20 +148,18 @@ def random_crops(
 
 
 def _scaled(picture: Image.Image, boxes: Boxes, row: int, size: int) -> Pixels:
-    left, top = int(boxes.left[row]), int(boxes.top[row])
-    width, height = int(boxes.width[row]), int(boxes.height[row])
-    if (width, height) == (size, size):
+    left, top, right, bottom = box = boxes.edges(row)
+    if (right - left, bottom - top) == (size, size):
         pixels = _cut(picture, left, top, size)
     else:
-        box = left, top, left + width, top + height
         scaled = picture.resize((size, size), Image.Resampling.BILINEAR, box=box)
-        pixels = _channels_first(scaled)
+        pixels = channels_first(scaled)
     return pixels[..., ::-1] if boxes.flipped[row] else pixels
 
 
 def _cut(picture: Image.Image, left: int, top: int, size: int) -> Pixels:
-    return _channels_first(picture.crop((left, top, left + size, top + size)))
+    return channels_first(picture.crop((left, top, left + size, top + size)))
 
 
-def _channels_first(picture: Image.Image) -> Pixels:
+def channels_first(picture: Image.Image) -> Pixels:
     return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))

@@ -28,32 +28,32 @@ class Vocabulary:
         self.cutter = cutter  # None: the tokenizer cuts captions itself; or a name in CUTTERS
 
     @classmethod
-    def learn(cls, captions: Iterable[str], min_count: int = 1) -> "Vocabulary":
+    def learn(
+        cls, captions: Iterable[str], min_count: int = 1, cutter: str | None = None
+    ) -> "Vocabulary":
         """Every word that occurs at least `min_count` times, the most frequent first."""
-        splitter = _tokenizer({special: number for number, special in enumerate(SPECIALS)})
-        counts: Counter[str] = Counter()
-        for caption in captions:
-            text = splitter.normalizer.normalize_str(caption)
-            counts.update(word for word, _ in splitter.pre_tokenizer.pre_tokenize_str(text))
+        split = _any_language if cutter is None else CUTTERS[cutter]
+        counts = Counter(word for caption in captions for word in split(caption))
         known = [word for word, count in counts.items() if count >= min_count]
         ordered = sorted(known, key=lambda word: (-counts[word], word))
-        return cls(_tokenizer({word: number for number, word in enumerate((*SPECIALS, *ordered))}))
+        return cls._of({w: n for n, w in enumerate((*SPECIALS, *ordered))}, cutter)
 
     def extended(self, captions: Iterable[str], min_count: int = 1) -> "Vocabulary":
-        """The same words under the same numbers, and behind them those that are new.
-
-        A vocabulary that was made elsewhere stays as it is: its words are cut by other rules.
-        """
+        """The same words under the same numbers, and behind them those that are new."""
         ids: dict[str, int] = self.tokenizer.get_vocab()
-        words = Vocabulary.learn(captions, min_count).words() if self.cutter is None else []
+        words = Vocabulary.learn(captions, min_count, self.cutter).words()
         new = [word for word in words if word not in ids]
         if not new:
             return self
-        return Vocabulary(_tokenizer(ids | {w: len(ids) + n for n, w in enumerate(new)}))
+        return Vocabulary._of(ids | {w: len(ids) + n for n, w in enumerate(new)}, self.cutter)
+
+    @classmethod
+    def _of(cls, ids: dict[str, int], cutter: str | None) -> "Vocabulary":
+        return cls(_tokenizer(ids)) if cutter is None else cls.of_ids(ids, cutter)
 
     @classmethod
     def of_ids(cls, ids: dict[str, int], cutter: str) -> "Vocabulary":
-        """A vocabulary that was made elsewhere, whose words are cut by the rules of `cutter`."""
+        """Words with these numbers, which are cut from captions by the rules of `cutter`."""
         tokenizer = Tokenizer(WordLevel(ids, unk_token=UNKNOWN))
         tokenizer.post_processor = _from_start_to_end(ids)
         return cls(tokenizer, cutter)
@@ -128,6 +128,12 @@ def _is_punctuation(character: str) -> bool:
     return unicodedata.category(character).startswith("P")
 
 
+def _any_language(caption: str) -> list[str]:
+    # differs from the release: it cut words by nltk's rules, as the paper's rows do here
+    text = _SPLITTER.normalizer.normalize_str(caption)
+    return [word for word, _ in _SPLITTER.pre_tokenizer.pre_tokenize_str(text)]
+
+
 def _tokenizer(ids: dict[str, int]) -> Tokenizer:
     tokenizer = Tokenizer(WordLevel(ids, unk_token=UNKNOWN))
     # NFKC: one spelling for what looks alike (full-width letters, composed and decomposed accents).
@@ -143,3 +149,6 @@ def _from_start_to_end(ids: dict[str, int]) -> processors.TemplateProcessing:
     return processors.TemplateProcessing(
         single=f"{START} $A {END}", special_tokens=[(START, ids[START]), (END, ids[END])]
     )
+
+
+_SPLITTER = _tokenizer({special: number for number, special in enumerate(SPECIALS)})

@@ -74,6 +74,7 @@ def _of_timm(name: str, weights: str) -> Backbone:
             + (f", such as {', '.join(close)}." if close else ": timm.list_models() lists them.")
         )
     if weights == "timm":
+        # differs from the release: the features of its 1C and 10C rows came from Caffe's VGG19
         net = _downloaded(name)
     else:
         net = timm.create_model(name, num_classes=0)

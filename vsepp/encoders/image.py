@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from vsepp.devices import CompiledForOneShape, Precision, half_precision
 from vsepp.encoders.backbones import Backbone
 
-EPSILON = 1e-6  # a vector of zeros stays one, instead of turning into NaN
+# differs from the release: a vector of zeros stays one, there it turns into NaN
+EPSILON = 1e-6
 
 
 def normalized(vectors: Tensor) -> Tensor:
@@ -40,6 +41,7 @@ class ImageEncoder(nn.Module):
         self.absolute = absolute  # Sec. 3.5: Order0
         self._compiled: Callable[[Tensor], Tensor] | None = None
         self._learns_in_halves = False
+        # differs from the paper: Eq. 1 has no bias, the release has one
         self.linear = nn.Linear(backbone.num_features, dim)
         bound = math.sqrt(6 / (backbone.num_features + dim))
         nn.init.uniform_(self.linear.weight, -bound, bound)
@@ -49,6 +51,7 @@ class ImageEncoder(nn.Module):
         super().train(mode)
         if not self.finetune or self.fixed_statistics:
             # Batch norms go by the statistics of the data that they were learned on; no dropout.
+            # differs from the release: there they train until an epoch's first validation
             self.backbone.eval()
         return self
 

@@ -12,6 +12,7 @@ def ranks(scores: Tensor, relevant: Tensor) -> Tensor:
     A score that is not a number counts against it, too: a broken model ranks last, not first.
     """
     # scores (Q, N), relevant bool (Q, N) -> (Q,)
+    # differs from the release: there the sort decides ties
     best = scores.masked_fill(~relevant, -torch.inf).max(dim=1, keepdim=True).values
     ahead = ~(scores < best) & ~relevant
     return 1 + ahead.sum(dim=1)

@@ -6,6 +6,7 @@ Hard negatives can drive a young model there (Sec. 3.6's curriculum starts with 
 from torch import Tensor
 from torch.nn.functional import normalize
 
+# differs from the release: a run that has collapsed is stopped, there it goes on to its end
 COLLAPSED = 0.99  # seen: 0.999 and more in collapsed models, 0.9 and less in others
 
 

@@ -41,6 +41,7 @@ class Retrieval:
     @property
     def rsum(self) -> float:
         """The sum of the six recalls, by which the paper picks its snapshots."""
+        # differs from the release: of five folds it prints six times as much
         return self.captions.sum + self.images.sum
 
     def as_dict(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ METRICS = "metrics.jsonl"
 OFTEN = 10  # steps between two losses that are written down: reading one waits for the device
 
 
+# differs from the release: no loss of validation, where five captions of a picture are rivals
 class Journal:
     """A line per epoch and a curve per figure; a resumed run goes on where the last one stopped."""
 

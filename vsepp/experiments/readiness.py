@@ -1,6 +1,6 @@
 """Which recipes a collection is ready for, and what the others are missing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ from vsepp.experiments.opening import look_at, summary
 from vsepp.experiments.recipe import Recipe, all_recipes
 
 HOW_TO_GET = {
-    "restval": "COCO's: Karpathy's dataset_coco.json or coco_restval_ids.npy has it",
+    "restval": "COCO's: Karpathy's dataset_coco.json or coco_restval_ids.npy has it; where it is part of "
+    "train: --set \"data.train=['train']\"",
     "train": "give pictures the split train",
     "val": "give some pictures the split val",
 }
@@ -24,6 +25,7 @@ class Description:
     name: str
     splits: dict[str, tuple[int, int]]  # pictures and captions
     left_out: Sequence[str]
+    within: Mapping[str, str]  # splits that are part of another
     missing: dict[str, list[str]]  # by recipe; nothing where it is ready
 
     def as_dict(self) -> dict[str, Any]:
@@ -32,12 +34,14 @@ class Description:
             "name": self.name,
             "splits": splits,
             "left_out": list(self.left_out),
+            "within": dict(self.within),
             "missing": self.missing,
         }
 
     def text(self) -> str:
         lines = [f"Taken for {self.name}."]
         lines += [f"  {n:<8}{i:>9,} pictures{c:>10,} captions" for n, (i, c) in self.splits.items()]
+        lines += [f"  {part} is part of {whole}" for part, whole in self.within.items()]
         if self.left_out:
             lines.append(summary(self.left_out))
         if "test" not in self.splits:
@@ -59,7 +63,7 @@ def describe(where: str) -> Description:
     """Look at all of a collection, whatever is wrong with it."""
     data = look_at(open_data(where, "skip"), "skip")
     needs = {recipe.name: missing(recipe, data) for recipe in all_recipes()}
-    return Description(data.name, data.splits, data.left_out, needs)
+    return Description(data.name, data.splits, data.left_out, data.within, needs)
 
 
 def missing(recipe: Recipe, data: CaptionedImages) -> list[str]:
@@ -68,7 +72,7 @@ def missing(recipe: Recipe, data: CaptionedImages) -> list[str]:
         return missing(Recipe.load(recipe.model_of), data)
     found = []
     for split in (*recipe.data.train, recipe.data.validate):
-        if split not in data.splits:
+        if split not in data.splits and not data.comes_with(split, recipe.data.train):
             found.append(f"a split {split} ({HOW_TO_GET.get(split, 'name another by --set')})")
     return found + _what_to_look_at(recipe, data)
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from vsepp.data.crops import LEAST_AREA, RANDOM_CROPS, Crop
+from vsepp.data.crops import LEAST_AREA, RANDOM_CROPS, Crop, CropFrom
 from vsepp.data.troubles import OnError
 from vsepp.encoders.architecture import Design
 from vsepp.errors import WrongRequest
@@ -20,6 +20,7 @@ from vsepp.experiments.keys import apply, read_keys
 RECIPES = Path(__file__).parent / "recipes"
 BOX = "the box"  # start_from: the model that ships with the package
 ROW = re.compile(r"\d+\.\d+")
+Words = Literal["unicode", "nltk-3.2", "nltk-3.10"]  # of any language; by the rules of CUTTERS
 Rule = tuple[bool, str]  # whether it is kept, and the complaint where it is not
 
 
@@ -28,13 +29,17 @@ class DataKeys:
     collection: str = ""  # what the numbers were measured on: coco or f30k
     train: tuple[str, ...] = ("train",)  # splits to learn from
     validate: str = "val"  # the split that picks the snapshot
+    # differs from the paper: 1,000 of COCO's 5,000 in its rows, as in the release
     validate_images: int = 0  # only so many of them; 0: all
+    # differs from the release: all captions, but in the paper's rows, where it is 5
     captions: int = 0  # of each picture, the first so many; 0: all
     crop: Crop = "random_resized"  # of training pictures
     crop_size: int = 0  # of random ones; 0: model.size, as in use
     crop_area: float = LEAST_AREA  # the share of a picture that random_resized shows at least
     crop_squeezed: bool = True  # random ones are cut from squeezed pictures, where model.square
+    crop_from: CropFrom = "resized"  # random_resized ones; original: from all its pixels
     wrong_captions: float = 0.0  # share of the training captions dealt to other pictures, as a test
+    words: Words = "unicode"  # how captions are cut into words; nltk-3.2: as the release did
     min_count: int = 4  # words that are rarer are unknown
     on_error: OnError = "stop"  # or leave out what cannot be used, and count it
 
@@ -105,9 +110,11 @@ class Recipe:
     ridge: float = 0.01  # of correlation
     batch_size: int = 128
     chunk_size: int = 0  # pairs embedded at once, for batches larger than memory; 0: all
+    # differs from the release: bf16, there float32
     # Of a GPU's products while learning; float64, for all numbers on any device, compares runs.
     precision: Literal["float64", "float32", "tf32", "bf16"] = "bf16"
     compiled: bool = False  # on a GPU the net; pays where it is trained for minutes
+    # differs from the paper: no word of clipping there
     gradient_clip: float = 2.0  # 0: none
     net_share: float = 1.0  # a fine-tuned net learns at this share of the learning rate
     averaging: float = 0.0  # decay of a running average of the weights, such as 0.999; 0: none
@@ -251,6 +258,15 @@ def _rules_of_data(recipe: Recipe) -> tuple[Rule, ...]:
         (
             recipe.data.crop != "random" or recipe.data.crop_size <= recipe.model.resize,
             "data.crop_size is larger than model.resize, the picture that the crop is cut from.",
+        ),
+        (
+            recipe.data.crop_from == "resized" or recipe.data.crop == "random_resized",
+            "data.crop_from is of random_resized crops: set data.crop_from=resized.",
+        ),
+        (
+            recipe.data.crop_from == "resized"
+            or not (recipe.model.square and recipe.data.crop_squeezed),
+            "Originals are not squeezed: set data.crop_from=resized or data.crop_squeezed=false.",
         ),
         (0 < recipe.data.crop_area <= 1, "data.crop_area takes more than 0, up to 1."),
         (0 <= recipe.data.wrong_captions <= 1, "data.wrong_captions takes 0 to 1."),

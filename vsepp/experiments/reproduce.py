@@ -78,6 +78,7 @@ def _trained(
     if join().as_first(lambda: (folder / CONFIG).is_file() and not (folder / STATE).is_file()):
         _check_that_it_is_the_same(folder, recipe)
         return folder
+    # differs from the paper: its fine-tuning starts from a model of 30 epochs, here from the best of them
     if recipe.start_from not in ("", BOX) and not (Path(recipe.start_from) / CONFIG).is_file():
         base = _trained(Recipe.load(recipe.start_from, others), data, into, others, seed)
         recipe = replace(recipe, start_from=str(base))

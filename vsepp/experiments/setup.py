@@ -48,7 +48,7 @@ def set_up(
     recipe: Recipe, data: CaptionedImages, device: torch.device, processes: Processes = ALONE
 ) -> Setup:
     data = data.with_captions(recipe.data.captions)
-    items = [item for split in recipe.data.train for item in data.split(split)]
+    items = data.training_items(recipe.data.train)
     if recipe.data.wrong_captions:
         items = with_wrong_captions(items, recipe.data.wrong_captions, recipe.seed)
     held_out = data.split(recipe.data.validate)[: recipe.data.validate_images or None]
@@ -78,8 +78,9 @@ def _fresh_or_further(
     """A model of random heads, or one that has been trained before, with the words it knows."""
     keys = recipe.model
     if not recipe.start_from:
+        # differs from the release: its vocabulary counts validation and test captions, too
         captions = (caption for item in items for caption in item.captions)
-        vocabulary = Vocabulary.learn(captions, recipe.data.min_count)
+        vocabulary = Vocabulary.learn(captions, recipe.data.min_count, _cutter(recipe))
         architecture = architecture_of(recipe, data, len(vocabulary))
         backbone_keys = keys.weights, keys.finetune, keys.fixed_statistics
         model = JointEmbedding.build(architecture, *backbone_keys)
@@ -95,6 +96,7 @@ def _further(
     """The model that was trained before; words that it has not met begin at random."""
     keys = recipe.model
     captions = (caption for item in items for caption in item.captions)
+    _check_that_words_are_cut_alike(recipe, before.vocabulary)
     vocabulary = before.vocabulary.extended(captions, recipe.data.min_count)
     architecture = architecture_of(recipe, data, len(vocabulary))
     model = JointEmbedding.build(architecture, "none", keys.finetune, keys.fixed_statistics)
@@ -107,6 +109,20 @@ def _further(
             f"{recipe.start_from} is a model of other parts than {recipe.name} trains: {error}"
         ) from error
     return vocabulary, architecture, model
+
+
+def _cutter(recipe: Recipe) -> str | None:
+    return None if recipe.data.words == "unicode" else recipe.data.words
+
+
+def _check_that_words_are_cut_alike(recipe: Recipe, known: Vocabulary) -> None:
+    """A model keeps the rules that it has learned its words by; a row that asks for others cannot be had."""
+    if _cutter(recipe) not in (None, known.cutter):
+        raise WrongRequest(
+            f"{recipe.name} cuts words as {recipe.data.words}, and {recipe.start_from} was trained on words "
+            f"cut as {known.cutter or 'unicode'}. Train it again, or go on with its words: "
+            "--set data.words=unicode"
+        )
 
 
 def _with_new_words(known: torch.Tensor, number: int) -> torch.Tensor:
@@ -144,12 +160,14 @@ def _learns_from_features_alone(recipe: Recipe, data: CaptionedImages) -> bool:
 def _view_of_training(recipe: Recipe, view: View) -> View:
     size, area = recipe.data.crop_size or view.size, recipe.data.crop_area
     squeezed = view.square and (recipe.data.crop_squeezed or not recipe.crops_at_random)
-    return replace(view, size=size, least_area=area, square=squeezed)
+    from_ = recipe.data.crop_from
+    return replace(view, size=size, least_area=area, square=squeezed, crop_from=from_)
 
 
 def _near(device: torch.device, pairs: Pairs) -> Pairs:
-    """Pictures that are needed in every epoch go to a GPU that has room for them."""
+    """Pictures that are needed in every epoch go to a GPU that has room for them; originals are too large."""
     needed = pairs.features is None and pairs.view.crops == 1
+    needed = needed and pairs.view.crop_from == "resized"
     if needed and device.type == "cuda" and pairs.bytes_of_pictures < 0.4 * free_memory(device):
         return pairs.with_pictures_on(device)
     return pairs

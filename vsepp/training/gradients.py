@@ -42,5 +42,5 @@ def pair_losses(scores: Tensor, loss: Loss, image_ids: Tensor | None = None) -> 
 
 def reduced(per_pair: Tensor, reduction: Reduction, num_pairs: int) -> Tensor:
     """The loss of a batch, or what some of its pairs contribute to it."""
-    # The release sums, Eq. 4 averages; under clipping the two train differently.
+    # differs from the paper: the release sums, Eq. 4 averages; under clipping they train differently
     return per_pair.sum() if reduction == "sum" else per_pair.sum() / num_pairs

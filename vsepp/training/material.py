@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vsepp.data.ahead import made_ahead
+from vsepp.data.ahead import AHEAD, made_ahead
 from vsepp.data.batches import Batches
 from vsepp.data.gallery import Gallery
 from vsepp.devices import pictures_at_once
@@ -81,7 +81,8 @@ class Crops:
         pairs, crop, drawn = self.batches.pairs, self.batches.crop, self.batches.draws()
         if isinstance(pairs.pictures, Gallery):
             return (pairs.crops(numbers, crop, drawn) for numbers in groups)
-        return made_ahead(groups, lambda numbers: pairs.crops(numbers, crop, drawn))
+        ahead = max(1, AHEAD // self.per_step)  # a group may hold several batches
+        return made_ahead(groups, lambda group: pairs.crops(group, crop, drawn), ahead, ahead)
 
     @torch.no_grad()
     def _features(self, crops: Tensor) -> Tensor:

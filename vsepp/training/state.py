@@ -18,6 +18,7 @@ def save_state(
     average: RunningAverage | None = None,
 ) -> None:
     """Weights and their average, the optimiser's moments, the generators, and plain facts."""
+    # differs from the release: its checkpoints go on with the weights alone
     content = {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
