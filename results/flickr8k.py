@@ -2,9 +2,9 @@
 
     python results/flickr8k.py PART... --data flickr8k --weights FILE [--into runs] [--seeds 0,1,2]
 
-PART is one of those below, or `all`. Every experiment is a `vsepp reproduce` whose command its result says. Here one
-process for each seed runs them all, and keeps what it need not make twice. Results go to results/f8k/, one file an
-experiment, to which a seed can be added later; what is there already is not repeated.
+PART is one of those below, or `all`. Every experiment is the `vsepp reproduce` whose command its result says, and
+nothing else: seeds run side by side, the experiments of a seed one after another. Results go to results/f8k/, one
+file an experiment, to which a seed can be added later; what is there already is not repeated.
 """
 
 import argparse
@@ -17,12 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from circumstances import circumstances
-from kept import kept_between_runs
-
-from vsepp.errors import WorkFailed
 from vsepp.experiments.journal import METRICS
 from vsepp.experiments.opening import open_checked
+from vsepp.experiments.provenance import circumstances
 from vsepp.experiments.reproduce import reproduce
 
 ROOT = Path(__file__).parents[1]
@@ -91,8 +88,7 @@ def main() -> None:
         for process in side_by_side:
             process.wait()
     else:
-        with kept_between_runs():
-            run_all(asked, asked.seeds[0])
+        run_all(asked, asked.seeds[0])
     if not asked.more:  # with other settings, it would be another experiment's result
         gather(asked.into)
 
@@ -112,7 +108,7 @@ def arguments() -> argparse.Namespace:
 
 
 def run_all(asked: argparse.Namespace, seed: str) -> None:
-    data = open_checked(asked.data, "stop")
+    data = open_checked(asked.data)
     for part in PARTS if "all" in asked.parts else asked.parts:
         for experiment in PARTS[part]:
             folder = asked.into / f"seed{seed}" / part
@@ -144,13 +140,15 @@ def outcome(
         "graphs=false",
     ]
     started = time.perf_counter()
-    folder = into / (experiment.recipe + (f"-seed{seed}" if seed != "0" else ""))
-    try:
-        report = reproduce(experiment.recipe, data, into, [*changes, *asked.more])
-        found: dict[str, Any] = {"test": report.as_dict()["runs"][0]}
-    except WorkFailed as error:  # a collapse is a result, too
-        found = {"failed": str(error).splitlines()[0]}
+    report = reproduce(experiment.recipe, data, into, [*changes, *asked.more]).as_dict()
     seconds = round(time.perf_counter() - started, 1)
+    if report["runs"]:
+        model = report["models"][0]
+        folder = Path(model["folder"])
+        found: dict[str, Any] = {"test": report["runs"][0], "weights": model["weights"]}
+    else:  # a collapse is a result, too
+        folder = into / (experiment.recipe + (f"-seed{seed}" if seed != "0" else ""))
+        found = {"failed": report["stopped"][0]}
     metrics = folder / METRICS  # there is none where the model to start from has failed
     epochs = list(map(json.loads, metrics.read_text().splitlines() if metrics.exists() else ()))
     curve = [round(epoch["validation"]["rsum"], 2) for epoch in epochs]

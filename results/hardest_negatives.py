@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from circumstances import circumstances
 from torch import Tensor
 
 from vsepp.data.batches import Pairs
@@ -20,6 +19,7 @@ from vsepp.data.collections import open_data
 from vsepp.devices import best_device, prepare
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.evaluation.retrieval import embed
+from vsepp.experiments.provenance import circumstances
 
 SIZES, NUM_PAIRS = (2, 4, 8, 16, 32, 64, 128, 256, 512), 8_192
 OF_THE_HARDEST = 0.1

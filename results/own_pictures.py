@@ -16,18 +16,17 @@ from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
-from circumstances import circumstances
-
 from vsepp.data.captioned import CaptionedImages
 from vsepp.data.collections import open_data
+from vsepp.encoders.architecture import IN_THE_BOX
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WorkFailed
 from vsepp.experiments.measure import measure_on
+from vsepp.experiments.provenance import circumstances
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run
 from vsepp.experiments.shortening import shorten
-from vsepp.search.embedder import IN_THE_BOX
 
 ROOT, SIZES = Path(__file__).parents[1], (200, 500, 2_000)
 WAYS = {"box": "default", "box with its net": "default-ft", "scratch": "scratch"}

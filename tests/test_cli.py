@@ -11,6 +11,7 @@ import pytest
 
 from tests import commands
 from tests.conftest import TINY
+from tests.layouts import some_items, write_coco, write_karpathy
 from vsepp import __version__
 
 SETS = [word for change in TINY for word in ("--set", change)]
@@ -99,10 +100,14 @@ def test_embedding_imports_no_torch(snapshot_folder, tmp_path):
 
 
 def test_recipes_lists_the_papers_rows():
-    rows = json.loads(vsepp("recipes", "--json").stdout)
-    assert len(rows) == 28
+    listed = json.loads(vsepp("recipes", "--json").stdout)
+    rows = [recipe for recipe in listed if recipe["row"]]
+    assert (len(listed), len(rows)) == (58, 28)
+    assert {"default", "scratch", "f8k-best", "1.11"} <= {recipe["recipe"] for recipe in listed}
+    assert all(recipe["expect"] is None for recipe in listed if not recipe["row"])
+    for recipe in listed:
+        assert set(recipe) == {"recipe", "row", "name", "needs", "protocol", "expect"}
     for row in rows:
-        assert set(row) == {"row", "name", "needs", "protocol", "expect"}
         for side in ("captions", "images"):
             assert set(row["expect"][side]) == {"r1", "r5", "r10", "median_rank"}
     said = vsepp("recipes").stdout
@@ -223,6 +228,43 @@ def test_data_names_what_cannot_be_used_and_what_is_missing(photo_folder):
     assert "Needs a split val (give some pictures the split val): default" in said
 
 
+def test_data_of_which_nothing_can_be_used(photo_folder):
+    for picture in photo_folder.glob("*.jpg"):
+        picture.write_bytes(b"none")
+    said = vsepp("data", photo_folder, code=2).stderr
+    assert "nothing in it can be used. Left out: 30." in said
+
+
+def test_data_is_ready_for_what_it_can_serve_and_for_nothing_else(tmp_path):
+    items = some_items(24)
+    f30k = json.loads(vsepp("data", write_karpathy(tmp_path, items), "--json").stdout)["missing"]
+    assert f30k["f8k-vse0-1c"] == f30k["default"] == []  # its table is dataset_flickr8k.json
+    assert f30k["3.11"] == ["Flickr30K"]
+    assert f30k["1.11"] == ["COCO"]
+    coco = json.loads(vsepp("data", write_coco(tmp_path / "c", items), "--json").stdout)["missing"]
+    assert coco["1.11"] == ["5,000 test pictures for 5x1k"]
+    assert coco["1.6"] == ["1,000 test pictures for 1k"]
+    assert coco["f8k-vse0-1c"] == ["Flickr8k"]
+    said = vsepp("data", "shapes:64").stdout.splitlines()
+    assert "Ready to train: default, default-ft, scratch, demo-* (3)" in said
+    assert "Needs Flickr30K: rows 3.* of the paper (10)" in said
+
+
+@pytest.mark.slow
+def test_weights_that_cannot_be_fetched_are_not_tried_for_a_minute(tmp_path):
+    nobody = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path), "no_proxy": "*"}
+    words = [sys.executable, "-m", "vsepp", "precompute", "shapes:32", "--backbone", "resnet18"]
+    proxies = [name for name in os.environ if name.lower().endswith("_proxy")]
+    env = {key: value for key, value in os.environ.items() if key not in proxies} | nobody
+    done = subprocess.run(
+        [*words, "--into", str(tmp_path / "x")], capture_output=True, text=True, env=env
+    )
+    assert done.returncode == 1
+    assert "http://127.0.0.1:9, from which timm takes the weights of resnet18" in done.stderr
+    assert "--set model.weights=FILE" in done.stderr
+    assert "etry" not in done.stderr
+
+
 @pytest.mark.slow
 def test_what_is_left_out_of_a_training_is_counted(photo_folder, tmp_path):
     broken = sorted(photo_folder.glob("*.jpg"))[0]
@@ -243,6 +285,7 @@ def test_what_is_left_out_of_a_training_is_counted(photo_folder, tmp_path):
     ("arguments", "message"),
     [
         (["data", "/nowhere"], "There is nothing at /nowhere"),
+        (["data", "s3://bucket/x"], "s3://bucket/x is a URL"),
         (["train", "nothing", "--data", "shapes:64", "--into", "x"], "There is no recipe"),
         (
             ["train", "scratch", "--data", "shapes:64", "--into", "x", "--set", "a=1"],
@@ -251,7 +294,8 @@ def test_what_is_left_out_of_a_training_is_counted(photo_folder, tmp_path):
         (["evaluate", ".", "--data", "shapes:64"], "not a snapshot"),
         (["embed", ".", "--into", "x.npy"], "either --images DIR or --captions FILE"),
         (["train", "scratch"], "Missing option"),
-        (["train", "1.14", "--data", "shapes:64", "--into", "x"], "Take vsepp reproduce 1.14"),
+        (["train", "1.14", "--data", "shapes:64", "--into", "x"], "Use vsepp reproduce 1.14"),
+        (["reproduce", "1.5", "--data", "shapes:64"], "1.5 2WayNet (Eisenschtat & Wolf)"),
         (["reproduce", "9.9", "--data", "shapes:64"], "There is no recipe '9.9'"),
         (["figures", "curves", ".", "--into", "x"], "has no metrics.jsonl"),
         (["figures", "negatives", ".", "--data", "shapes:64", "--into", "x"], "not a snapshot"),

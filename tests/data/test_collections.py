@@ -5,7 +5,8 @@ import tarfile
 import pytest
 from PIL import Image
 
-from vsepp.data.captioned import split_by_hash
+from tests.layouts import some_items, write_folder
+from vsepp.data.captioned import is_plain_name, split_by_hash
 from vsepp.data.collections import open_data
 from vsepp.errors import WrongRequest
 
@@ -136,3 +137,32 @@ def test_an_unknown_layout_lists_the_known_ones(tmp_path):
 def test_an_unknown_split_names_the_known_ones(world):
     with pytest.raises(WrongRequest, match="train, val, test"):
         world.split("dev2")
+
+
+@pytest.mark.parametrize("mark", [",", "\t", ";"])
+@pytest.mark.parametrize("name", ["captions.csv", "captions.tsv"])
+def test_what_stands_between_columns_is_found_out(tmp_path, mark, name):
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    columns = f'filepath{mark}"title"{mark}split\r\n'
+    (tmp_path / name).write_text(f'{columns}a.png{mark}"one{mark} two"{mark}train\r\n', newline="")
+    (item,) = open_data(tmp_path).items
+    assert (item.captions, item.split) == ((f"one{mark} two",), "train")
+
+
+def test_urls_are_named_as_they_are():
+    for url in ("s3://bucket/x", "hf://datasets/jxie/flickr8k"):
+        with pytest.raises(WrongRequest, match=f"{url} is a URL.*copy it into a folder"):
+            open_data(url)
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [("f30k_precomp", "f30k"), ("Flickr8k", "f8k"), ("mscoco", "coco"), ("photos", "")],
+)
+def test_a_collection_is_known_by_its_name(tmp_path, folder, expected):
+    assert open_data(write_folder(tmp_path / folder, some_items(4))).collection == expected
+
+
+def test_names_that_can_be_files():
+    assert all(map(is_plain_name, ("train", "val2014", "f8k-vse++-rc", "größe", "a.b")))
+    assert not any(map(is_plain_name, ("", ".", "..", "../a", "a/b", "a\\b", ".a", "a\0", "a\n")))

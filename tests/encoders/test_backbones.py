@@ -81,3 +81,18 @@ def test_no_network_is_explained(monkeypatch):
     monkeypatch.setattr("timm.create_model", offline)
     with pytest.raises(WorkFailed, match=r"model\.weights=FILE"):
         backbone("resnet18", "timm")
+
+
+@pytest.mark.parametrize(
+    ("asked", "close"),
+    [
+        ("ViT-B-32", "vit_base_patch32_224"),
+        ("siglip2", "vit_base_patch16_siglip_224"),
+        ("efficientnet-lite0", "tf_efficientnet_lite0"),
+        ("hf-hub:timm/resnet50", "resnet50"),
+        ("vgg", "vgg19"),
+    ],
+)
+def test_a_name_that_is_not_timms_finds_its_neighbours(asked, close):
+    with pytest.raises(WrongRequest, match=f"There is no backbone.*{close}"):
+        backbone(asked)

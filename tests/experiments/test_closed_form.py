@@ -26,3 +26,9 @@ def test_canonical_correlation_finds_pictures(tmp_path):
     with pytest.raises(WrongRequest, match="bags of words"):
         gru = Recipe.load("cca", [*keys, "model.caption_encoder=gru"])
         run(gru, open_checked(str(folder)), tmp_path / "other")
+
+
+def test_more_dimensions_than_there_are_correlations(tmp_path):
+    folder = write_features(tmp_path / "data", some_items(16))
+    with pytest.raises(WrongRequest, match=r"there are (\d+) correlations.*--set model\.dim=\1"):
+        run(Recipe.load("cca", ["model.dim=500"]), open_checked(str(folder)), tmp_path / "run")

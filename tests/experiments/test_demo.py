@@ -49,8 +49,23 @@ def test_the_demo_end_to_end_and_a_second_one_starts_anew(tmp_path, visits):
     assert "http://127.0.0.1:" in done.stderr
     assert visits == [{"status": "ok", "photos": 20}]
 
+    (tmp_path / "scenes.vse.backup").write_text("mine")
     again = CliRunner().invoke(app, words)  # no terminal: not served
     assert again.exit_code == 0, again.stderr
     assert "caption retrieval" in again.stdout
     assert f"vsepp serve {tmp_path / 'scenes.vse'}" in again.stdout
     assert len(visits) == 1
+    assert (tmp_path / "scenes.vse.backup").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["scenes/holiday.txt", "scenes.vse", "demo-vse0/weights"])
+def test_what_somebody_else_made_is_not_deleted(tmp_path, visits, name):
+    theirs = tmp_path / name
+    theirs.parent.mkdir(exist_ok=True)
+    theirs.write_text("mine")
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "is not a folder that vsepp demo made" in done.stderr
+    assert "--out DIR" in done.stderr
+    assert theirs.read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == [name.partition("/")[0]]

@@ -204,3 +204,49 @@ def test_rows_of_random_crops_cut_originals_and_validate_on_the_middle(tmp_path)
         Recipe.load("f8k-vse++-rc", [*keys, "data.min_count=1"]), data, torch.device("cpu")
     )
     assert ours.learned.view.crop_from == "resized"
+
+
+def test_splits_that_are_paths_are_written_nowhere(tmp_path):
+    pictures = write_folder(tmp_path / "pictures", some_items(8))
+    table = pictures / "captions.csv"
+    for split in ("../../escaped", "/tmp/escaped", "..", "a/b", "a\\b", ".hidden"):
+        table.write_text(table.read_text().replace(",train\n", f",{split}\n"))
+        data = open_checked(str(pictures))
+        with pytest.raises(WrongRequest, match="cannot be a file's name"):
+            precompute(data, "resnet18", 1, tmp_path / "deep" / "made", SMALL_NET)
+        assert not (tmp_path / "deep").exists()
+        table.write_text(table.read_text().replace(f",{split}\n", ",train\n"))
+    assert {path.name for path in tmp_path.iterdir()} == {"pictures"}
+
+
+def test_precompute_notices_a_picture_that_was_changed(tmp_path):
+    pictures = write_folder(tmp_path / "pictures", some_items(8))
+    torch.manual_seed(0)
+    precompute(open_checked(str(pictures)), "resnet18", 1, tmp_path / "made", SMALL_NET)
+    moved = pictures.rename(tmp_path / "moved")
+    torch.manual_seed(0)
+    precompute(open_checked(str(moved)), "resnet18", 1, tmp_path / "made", SMALL_NET)
+    first, second = sorted(moved.glob("*.jpg"))[:2]
+    first.write_bytes(second.read_bytes())
+    torch.manual_seed(0)
+    with pytest.raises(WrongRequest, match="of other pictures"):
+        precompute(open_checked(str(moved)), "resnet18", 1, tmp_path / "made", SMALL_NET)
+
+
+def test_a_transformer_of_another_size_looks_at_pictures(tmp_path):
+    """timm's test_vit is made for 160 px."""
+    weights = random_weights("test_vit", tmp_path / "vit.safetensors")
+    pictures = write_folder(tmp_path / "pictures", some_items(8))
+    net = NetKeys(weights=str(weights), size=64, resize=64)
+    precompute(open_checked(str(pictures)), "test_vit", 1, tmp_path / "made", net)
+    assert np.load(tmp_path / "made" / "train_ims.npy").shape == (8, 64)
+    keys = [*ON_FEATURES, "model.backbone=test_vit", f"model.weights={weights}", "data.crop=center"]
+    sized = ["model.size=64", "model.resize=64"]
+    of_pictures = trained("features", [*keys, *sized], pictures, tmp_path / "a")
+    of_features = trained("features", [*keys, *sized], tmp_path / "made", tmp_path / "b")
+    assert are_equal(of_pictures, of_features)
+    assert recalls(tmp_path / "a", pictures) == recalls(tmp_path / "b", tmp_path / "made")
+    trained("features", [*keys, *sized, "model.finetune=true"], pictures, tmp_path / "c")
+    with pytest.raises(WrongRequest, match=r"test_vit cannot look .* 70 x 70 px .*model\.size=160"):
+        wrong = ["model.size=70", "model.resize=70"]
+        trained("features", [*keys, *wrong], pictures, tmp_path / "d")

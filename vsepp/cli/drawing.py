@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsepp.cli.verbs import Changes, Data, app, on_error, verbs_among
+from vsepp.cli.verbs import Changes, Data, app, use_keys, verbs_among
 from vsepp.cli.voice import say
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def negatives(
     """Hard negatives in a random batch of 128, and what they cost (Fig. 3)."""
     from vsepp.experiments.figures import negatives
 
-    _name(negatives(snapshot, data, into, split, seed, on_error(changes)))
+    _name(negatives(snapshot, data, into, split, seed, use_keys(changes)))
 
 
 @verb
@@ -57,7 +57,7 @@ def compare(
     """The captions that two models rank first for the same pictures (Fig. A.1)."""
     from vsepp.experiments.figures import compare
 
-    _name(compare(snapshots, data, into, split, seed, on_error(changes)))
+    _name(compare(snapshots, data, into, split, seed, use_keys(changes)))
 
 
 def _name(figure: "Figure") -> None:

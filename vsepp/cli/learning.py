@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from vsepp.cli.searching import serve_collection
-from vsepp.cli.verbs import Changes, Data, Json, app, on_error, verbs_among
+from vsepp.cli.verbs import Changes, Data, Json, app, use_keys, verbs_among
 from vsepp.cli.voice import say, speaks
 from vsepp.errors import WrongRequest
 
@@ -57,14 +57,14 @@ def train(
     ] = False,
 ) -> None:
     """Learn a joint space and keep the snapshot with the best recall sum on validation pictures."""
-    from vsepp.experiments.opening import open_checked, summary
+    from vsepp.experiments.opening import UseOfData, open_checked, summary
     from vsepp.experiments.recipe import Recipe
     from vsepp.experiments.run import run
 
     chosen = Recipe.load(recipe, changes or ())
     if chosen.seeds > 1 or chosen.model_of:
-        raise WrongRequest(f"vsepp train makes one model. Take vsepp reproduce {recipe}.")
-    collection = open_checked(data, chosen.data.on_error)
+        raise WrongRequest(f"vsepp train makes one model. Use vsepp reproduce {recipe}.")
+    collection = open_checked(data, UseOfData(chosen.data.on_error))
     say(f"Taken for {collection.name}.")
     try:
         best = run(chosen, collection, into, resume)
@@ -91,7 +91,7 @@ def evaluate(
     from vsepp.experiments.measure import measure
     from vsepp.experiments.opening import summary
 
-    result, left_out = measure(snapshot, data, split, protocol, on_error(changes))
+    result, left_out = measure(snapshot, data, split, protocol, use_keys(changes))
     if left_out:
         say(summary(left_out))
     if not speaks():
@@ -109,20 +109,25 @@ def reproduce(
     changes: Changes = None,
     as_json: Json = False,
 ) -> None:
-    """Train what a row of the paper or a recipe needs, measure it, and compare."""
+    """Train what a row of the paper or a recipe needs, measure it, and compare.
+
+    Exit code 1 where all seeds were stopped, and so nothing was measured.
+    """
     from vsepp.experiments.reproduce import reproduce as reproduce_row
 
     report = reproduce_row(row, data, into, changes or ())
     if speaks():
         print(json.dumps(report.as_dict()) if as_json else report.text())
+    if not report.has_results:
+        raise typer.Exit(1)
 
 
 @verb
 def recipes(as_json: Json = False) -> None:
     """The recipes: our own, and the rows of the paper that its authors trained."""
-    from vsepp.experiments.catalogue import paper_rows, text
+    from vsepp.experiments.catalogue import described, text
 
-    print(json.dumps(paper_rows()) if as_json else text())
+    print(json.dumps(described()) if as_json else text())
 
 
 @verb
@@ -151,7 +156,7 @@ def precompute(
     from vsepp.experiments.precompute import PrecomputeKeys, precompute
 
     keys = read_keys(PrecomputeKeys, changes or ())
-    collection = open_checked(data, keys.data.on_error)
+    collection = open_checked(data, keys.data)
     say(f"Taken for {collection.name}.")
     for split, pictures in precompute(collection, backbone, crops, into, keys.model).items():
         say(f"  {split:<8}{pictures:>9,} pictures")
@@ -188,7 +193,7 @@ def shorten(
     from vsepp.experiments.opening import open_checked
     from vsepp.experiments.shortening import shorten as shorten_snapshot
 
-    before, after = shorten_snapshot(snapshot, open_checked(data, "stop"), dim, into, half)
+    before, after = shorten_snapshot(snapshot, open_checked(data), dim, into, half)
     say(f"rsum {before.rsum:.1f} before and {after.rsum:.1f} with {dim} dimensions, on val.")
 
 
@@ -205,7 +210,7 @@ def average(
     from vsepp.experiments.averaging import average as average_snapshots
     from vsepp.experiments.opening import open_checked
 
-    each, together = average_snapshots(snapshots, open_checked(data, "stop"), into, half)
+    each, together = average_snapshots(snapshots, open_checked(data), into, half)
     apart = ", ".join(f"{one.rsum:.1f}" for one in each)
     say(f"rsum {apart} apart and {together.rsum:.1f} as their mean, on val.")
     if together.rsum < max(one.rsum for one in each):

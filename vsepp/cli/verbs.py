@@ -13,7 +13,7 @@ from vsepp.cli.voice import complain
 from vsepp.errors import WorkFailed, WrongRequest
 
 if TYPE_CHECKING:
-    from vsepp.data.troubles import OnError
+    from vsepp.experiments.opening import UseOfData
 
 Verb = Callable[..., None]
 Data = Annotated[str, typer.Option(help="A path, or shapes:N for the built-in world.")]
@@ -82,8 +82,8 @@ def _guarded(function: Verb) -> Verb:
     return guarded
 
 
-def on_error(changes: list[str] | None) -> "OnError":
+def use_keys(changes: list[str] | None) -> "UseOfData":
     from vsepp.experiments.keys import read_keys
     from vsepp.experiments.opening import UseKeys
 
-    return read_keys(UseKeys, changes or ()).data.on_error
+    return read_keys(UseKeys, changes or ()).data

@@ -1,6 +1,7 @@
 """What every collection is made of: pictures with their captions, in splits."""
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,9 +37,9 @@ class CaptionedImages:
     items: Sequence[CaptionedImage]
     left_out: Sequence[str] = ()  # a sentence for each row, picture or caption that cannot be used
     origin: dict[str, Any] | None = None  # the net that made its features, where that is known
-    within: Mapping[str, str] = field(
-        default_factory=dict
-    )  # splits that are part of another: restval of train
+    # splits that are part of another: restval of train
+    within: Mapping[str, str] = field(default_factory=dict)
+    collection: str = ""  # coco, f30k or f8k, where that is known
 
     def split(self, name: str) -> list[CaptionedImage]:
         """The pictures of one split, in the collection's order."""
@@ -91,3 +92,8 @@ def split_by_hash(key: str) -> str:
     """80 % train, 10 % val, 10 % test; adding pictures never moves another from its split."""
     bucket = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") % 10
     return {0: "test", 1: "val"}.get(bucket, "train")
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a name that somebody wrote into their data can be that of a file or folder."""
+    return re.fullmatch(r"\w[\w.+ -]*", name) is not None

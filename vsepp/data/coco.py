@@ -79,7 +79,8 @@ def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
     ]
     if not items:
         raise WrongRequest(f"{path} has no pictures that can be used. {HOW_TO_GET_SPLITS}")
-    return CaptionedImages(f"{path} (COCO 2014, split by {source})", items, troubles.left_out)
+    name = f"{path} (COCO 2014, split by {source})"
+    return CaptionedImages(name, items, troubles.left_out, collection="coco")
 
 
 def _captions(root: Path, year: str, troubles: Troubles) -> Iterator[tuple[int, Caption]]:

@@ -2,7 +2,8 @@
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,10 @@ def _rows(table: Path, troubles: Troubles) -> Iterator[tuple[int, Cells]]:
 def _table_lines(
     lines: Iterator[str], table: Path, troubles: Troubles
 ) -> Iterator[tuple[int, Cells]]:
-    reader = csv.DictReader(lines, delimiter="\t" if table.suffix == ".tsv" else ",")
+    first = next(lines, "")
+    reader = csv.DictReader(chain([first], lines), delimiter=_separator(first, table))
     names = [(name or "").strip().lower() for name in reader.fieldnames or []]
-    if names and not (set(names) & set(IMAGE) and any(_is_caption(name) for name in names)):
+    if names and not _are_columns(names):
         raise WrongRequest(
             f"{table}, line 1: expected the columns image and caption, found "
             f"{shortened(', '.join(names))!r}. Name the columns in the first line."
@@ -95,6 +97,19 @@ def _table_lines(
             )
             continue
         yield reader.line_num, {name.strip().lower(): cell for name, cell in row.items()}
+
+
+def _are_columns(names: Sequence[str]) -> bool:
+    return bool(set(names) & set(IMAGE)) and any(_is_caption(name) for name in names)
+
+
+def _separator(first: str, table: Path) -> str:
+    """What stands between the columns of the first line; many write tabs or semicolons into a .csv."""
+    usual = "\t" if table.suffix == ".tsv" else ","
+    for mark in (usual, ",", "\t", ";"):
+        if _are_columns([name.strip(' "\r\n').lower() for name in first.split(mark)]):
+            return mark
+    return usual
 
 
 def _json_lines(

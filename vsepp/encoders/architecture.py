@@ -10,6 +10,7 @@ from vsepp.errors import WrongRequest
 
 FORMAT = 1
 CONFIG = "config.json"
+IN_THE_BOX = Path(__file__).parents[1] / "pretrained" / "default"
 FEATURES = "features:"  # features:4096 is a net that has run before: its pictures are vectors
 
 

@@ -1,9 +1,14 @@
 """Nets that turn pixels into features, by name: timm's, and `small`, ours, from scratch (Sec. 3)."""
 
 import hashlib
+import re
+import socket
+from difflib import get_close_matches
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
 from safetensors import SafetensorError
@@ -15,6 +20,7 @@ from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.plugins import loaded, offered
 
 GROUP = "vsepp.backbones"  # entry points: functions of `weights` that return a Backbone
+PORTS, TIMEOUT = {"https": 443, "http": 80}, 5.0  # seconds
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -43,11 +49,12 @@ class Backbone(nn.Module):
         return features
 
 
-def backbone(name: str, weights: str = "none") -> Backbone:
+def backbone(name: str, weights: str = "none", size: int = 0) -> Backbone:
     """The net called `name`: "small", another package's, or any of timm's ("vgg19", "resnet152", ...).
 
     "features:4096" stands for a net that has run before: what it gets is what it gives.
-    `weights` is "none" (random), "timm" (downloaded by timm) or a file of weights.
+    `weights` is "none" (random), "timm" (downloaded by timm) or a file of weights. `size` is the
+    side of the pictures that it will see, for nets that must know; 0: the side that it was made for.
     """
     if name == "small":
         if weights != "none":
@@ -60,15 +67,15 @@ def backbone(name: str, weights: str = "none") -> Backbone:
     if name in offered(GROUP):
         theirs: Backbone = loaded(GROUP, name)(weights)
         return theirs
-    return _of_timm(name, weights)
+    return _of_timm(name, weights, size)
 
 
-def _of_timm(name: str, weights: str) -> Backbone:
+def _of_timm(name: str, weights: str, size: int) -> Backbone:
     import timm
     from timm.data import resolve_model_data_config
 
     if name.partition(".")[0] not in timm.list_models():
-        close = timm.list_models(f"*{name.split('_')[0]}*")[:8]
+        close = _names_like(name, timm.list_models())
         raise WrongRequest(
             f"There is no backbone {name!r}. Take small, or one of timm's"
             + (f", such as {', '.join(close)}." if close else ": timm.list_models() lists them.")
@@ -80,12 +87,44 @@ def _of_timm(name: str, weights: str) -> Backbone:
         net = timm.create_model(name, num_classes=0)
         if weights != "none":
             load_weights(net, Path(weights))
+    _look_at(net, name, size)
     # On two CPU cores EfficientNet-Lite0 looks at twice as many pictures so, VGG19 and ResNet152 at 10 to 20 % more.
     net.to(memory_format=torch.channels_last)
     scaling = resolve_model_data_config(net)
     # pre-logits may be wider than the last feature map: VGG19's fc7 has 4,096 of them
     num_features: Any = getattr(net, "head_hidden_size", None) or net.num_features
     return Backbone(net, int(num_features), scaling["mean"], scaling["std"])
+
+
+def _names_like(name: str, known: list[str]) -> list[str]:
+    """Up to eight nets with the words of a name that is not among them, such as ViT-B-32 or siglip2."""
+    sides = {"b": "base", "l": "large", "s": "small", "h": "huge", "g": "giant"}
+    said = re.findall(r"[a-z]+|\d+", name.lower())
+    words = [sides.get(word, word) for word in said]
+    for wanted in (words, [word for word in words if len(word) > 2 and word.isalpha()]):
+        found = [other for other in known if all(word in other for word in wanted)]
+        if found and wanted:
+            return sorted(found, key=len)[:8]
+    return get_close_matches("_".join(words), known, 8, 0.5)
+
+
+def _look_at(net: Any, name: str, size: int) -> None:
+    """Transformers are made for pictures of one side; most can be given another."""
+    made_for = net.pretrained_cfg["input_size"][-1]
+    if not size or size == made_for or not net.pretrained_cfg.get("fixed_input_size"):
+        return
+    try:
+        if hasattr(net, "set_input_size"):
+            net.set_input_size(img_size=(size, size))
+        was_training = net.training
+        with torch.no_grad():
+            net.eval()(torch.zeros(1, 3, size, size))
+        net.train(was_training)
+    except Exception as error:  # whatever a net may raise at a size that is not its own
+        raise WrongRequest(
+            f"{name} cannot look at pictures of {size} x {size} px ({error}). Give it those that it "
+            f"was made for: --set model.size={made_for} --set model.resize={made_for}"
+        ) from error
 
 
 def fingerprint(net: Backbone) -> str:
@@ -108,14 +147,38 @@ def _feature_count(name: str) -> int:
 def _downloaded(name: str) -> nn.Module:
     import timm
 
+    advice = "Without a network, give a file: --set model.weights=FILE"
+    place = _hub_that_does_not_answer(name)
+    if place:
+        raise WorkFailed(
+            f"{place}, from which timm takes the weights of {name}, does not answer. {advice}"
+        )
     try:
         net: nn.Module = timm.create_model(name, pretrained=True, num_classes=0)
     except Exception as error:  # whatever a network, a hub or a cache may raise
         raise WorkFailed(
-            f"timm could not bring the weights of {name}: {error}\n"
-            "Without a network, give a file: --set model.weights=FILE"
+            f"timm could not bring the weights of {name}: {error}\n{advice}"
         ) from error
     return net
+
+
+def _hub_that_does_not_answer(name: str) -> str:
+    """Its address, where weights must come from there; the hub's own client tries for a minute."""
+    import timm
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    hub = urlsplit(constants.ENDPOINT)
+    source = getattr(timm.get_pretrained_cfg(name), "hf_hub_id", None)
+    if not source or getproxies().get(hub.scheme):  # a proxy knows what can be reached
+        return ""
+    files = "model.safetensors", "pytorch_model.bin"
+    if any(isinstance(try_to_load_from_cache(source, file), str) for file in files):
+        return ""
+    try:
+        socket.create_connection((hub.hostname, hub.port or PORTS[hub.scheme]), TIMEOUT).close()
+    except OSError:
+        return constants.ENDPOINT
+    return ""
 
 
 SMALL_FEATURES = 16 * 192

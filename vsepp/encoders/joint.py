@@ -44,7 +44,7 @@ class JointEmbedding(nn.Module):
             raise WrongRequest(f"There is no similarity {plan.similarity!r}. Known: {known}.")
         return cls(
             ImageEncoder(
-                backbone(plan.backbone, weights),
+                backbone(plan.backbone, weights, plan.size),
                 plan.dim,
                 finetune=finetune,
                 fixed_statistics=fixed_statistics,

@@ -18,6 +18,7 @@ from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 
 WEIGHTS, WORDS, CARD = "model.safetensors", "tokenizer.json", "README.md"
+IN_CONFIG_ALONE = ("recipe", "fingerprint")  # notes that are too long for a card
 CAPTIONS_BY = {"gru": "a GRU", "bag": "a bag of words"}
 GRAPHS = ("image.onnx", "caption.onnx")
 LARGEST_HALF = torch.finfo(torch.float16).max
@@ -94,7 +95,8 @@ class Snapshot:
 
     def _card(self) -> str:
         plan = self.architecture
-        notes = "\n".join(f"- {name}: {value}" for name, value in self.notes.items())
+        told = {name: value for name, value in self.notes.items() if name not in IN_CONFIG_ALONE}
+        notes = "\n".join(f"- {name}: {_told(value)}" for name, value in told.items())
         return (
             f"# A joint space of pictures and captions\n\n"
             f"`{plan.backbone}` and {CAPTIONS_BY[plan.caption_encoder]}, {plan.dim} dimensions, {plan.num_words} words, "
@@ -103,6 +105,14 @@ class Snapshot:
             "- `image.onnx`, `caption.onnx`, `tokenizer.json`: the same model for `vsepp.load`, "
             "which needs no torch; the graphs read their numbers from `model.safetensors`\n"
         )
+
+
+def _told(note: Any) -> str:
+    return (
+        ", ".join(f"{k} {_told(v)}" for k, v in note.items())
+        if isinstance(note, dict)
+        else str(note)
+    )
 
 
 def check_that_none_is_in(folder: Path) -> None:

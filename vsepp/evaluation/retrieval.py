@@ -227,7 +227,7 @@ def folds(protocol: str, num_images: int) -> list[range]:
     if number * size > num_images:
         raise WrongRequest(
             f"The protocol {protocol} needs {number * size:,} images, and there are {num_images:,}. "
-            "Take the protocol full."
+            "Rank all of them: --protocol full for evaluate, --set protocol=full for reproduce."
         )
     return [range(fold * size, (fold + 1) * size) for fold in range(number)]
 

@@ -23,7 +23,7 @@ class Bookkeeping:
         self, recipe: Recipe, setup: Setup, keeper: Keeper, epochs_done: int, num_steps: int
     ) -> None:
         self.recipe, self.setup, self.keeper, self.num_steps = recipe, setup, keeper, num_steps
-        self.health = HealthCheck(recipe)
+        self.health = HealthCheck(recipe, keeper.health)
         self.journal = Journal(keeper.into, recipe.batch_size, epochs_done)
         num_epochs = sum(phase.epochs for phase in recipe.phases)
         best = keeper.best.validation.rsum if keeper.best else 0.0
@@ -60,4 +60,4 @@ class Bookkeeping:
         seen = behaviour(images, captions, owners, *ways)
         self.journal.epoch(epoch, self.num_steps, result, is_best, seen)
         self.progress.epoch(epoch, result, is_best)
-        return self.keeper.keep(epoch, result)
+        return self.keeper.keep(epoch, result, self.health.state)

@@ -11,6 +11,11 @@ def paper_rows() -> list[dict[str, Any]]:
     return [_row(recipe) for recipe in all_recipes() if recipe.row]
 
 
+def described() -> list[dict[str, Any]]:
+    """All recipes, our own first: what they need, and, for rows of the paper, the numbers as printed."""
+    return [_row(recipe) for recipe in all_recipes()]
+
+
 def text() -> str:
     lines = ["Recipes of our own: vsepp train NAME --data PATH --into DIR"]
     recipes = all_recipes()
@@ -25,13 +30,13 @@ def text() -> str:
 
 
 def _row(recipe: Recipe) -> dict[str, Any]:
-    assert recipe.expect is not None
     return {
-        "row": recipe.row,
-        "name": recipe.title,
+        "recipe": recipe.name,
+        "row": recipe.row or None,
+        "name": recipe.title or _model(recipe),
         "needs": _needs(recipe),
         "protocol": recipe.protocol,
-        "expect": asdict(recipe.expect),
+        "expect": asdict(recipe.expect) if recipe.expect else None,
     }
 
 
@@ -41,7 +46,7 @@ def _needs(recipe: Recipe) -> dict[str, Any]:
     splits = [*trained.data.train, trained.data.validate, "test"]
     sees_all = trained.crops_at_random or trained.model.finetune
     return {
-        "collection": recipe.data.collection,
+        "collection": recipe.data.collection or None,
         "splits": splits,
         "images": "pictures" if sees_all else "pictures or features",
         "backbone": trained.model.backbone,

@@ -10,10 +10,12 @@ from vsepp.devices import prepare
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import evaluate
+from vsepp.experiments.fingerprint import fingerprint
 from vsepp.experiments.journal import Journal
 from vsepp.experiments.keeper import Run, has_something_to_resume
+from vsepp.experiments.provenance import notes_of
 from vsepp.experiments.recipe import Recipe
-from vsepp.experiments.setup import set_up
+from vsepp.experiments.setup import Setup, set_up
 from vsepp.training.correlation import fit_by_correlation
 from vsepp.training.loop import Epoch
 
@@ -30,6 +32,7 @@ def solve(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
     device = torch.device("cpu")
     prepare(device)
     setup = set_up(recipe, data, device)
+    _check_dim(recipe, setup)
     correlations = fit_by_correlation(setup.model, setup.learned, recipe.ridge)
     result = evaluate(setup.model, setup.validation)
     seconds = time.perf_counter() - started
@@ -37,10 +40,20 @@ def solve(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
         mean = float(1 - correlations.mean())  # what is not correlated is the loss
         journal.epoch(Epoch(1, 1, 0.0, mean, len(setup.learned), seconds), 1, result, is_best=True)
     notes = {
-        "data": data.name,
-        "left_out": len(data.left_out),
+        **notes_of(data, fingerprint(recipe, data)),
         "validation_rsum": round(result.rsum, 1),
         "recipe": recipe.as_dict(),
     }
     Snapshot(setup.model, setup.vocabulary, setup.architecture, notes).save(into, recipe.graphs)
     return Run(into, 1, result)
+
+
+def _check_dim(recipe: Recipe, setup: Setup) -> None:
+    num_features = setup.model.image_encoder.backbone.num_features
+    most = min(num_features, setup.architecture.num_words)
+    if recipe.model.dim > most:
+        raise WrongRequest(
+            f"Between {num_features:,} numbers of a picture and {setup.architecture.num_words:,} words "
+            f"there are {most:,} correlations, and model.dim asks for {recipe.model.dim:,}: "
+            f"--set model.dim={most}"
+        )

@@ -2,16 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
 from vsepp.evaluation.report import Line, cells, figures, layout
 from vsepp.evaluation.retrieval import Retrieval
 from vsepp.experiments.recipe import Expectation, Recipe
-from vsepp.experiments.tables import Quoted, table_of
-
-MEASURED_ON = {"1k": 1000, "5x1k": 5000, "5k": 5000, "full": 1000}  # images, in the paper
+from vsepp.experiments.tables import MEASURED_ON, Quoted, table_of
 
 
 @dataclass(frozen=True)
@@ -20,10 +18,13 @@ class Reproduced:
 
     recipe: Recipe
     results: Sequence[Retrieval]
+    stopped: Sequence[str] = ()  # why each of the other seeds has no result
+    remarks: Sequence[str] = ()  # what else a reader must know before comparing
+    record: dict[str, Any] = field(default_factory=dict)  # how it was made
 
     @property
     def ours(self) -> list[float]:
-        return [fmean(column) for column in self._columns()]
+        return [fmean(column) for column in self._columns()] if self.results else [math.nan] * 9
 
     @property
     def spread(self) -> list[float] | None:
@@ -51,16 +52,31 @@ class Reproduced:
             "row": self.recipe.name,
             "name": self.recipe.title,
             "protocol": self.recipe.protocol,
-            "ours": _named(self.ours),
+            "ours": _named(self.ours) if self.results else None,
             "spread": _named(self.spread) if self.spread else None,
             "paper": _named(self.paper) if self.recipe.expect else None,
             "runs": [result.as_dict() for result in self.results],
+            "stopped": list(self.stopped),
+            "notes": self.notes(),
             "recipe": self.recipe.as_dict(),
+            **self.record,
         }
 
     def notes(self) -> list[str]:
         """What a reader must know before comparing."""
-        if self.recipe.expect is None:
+        return [*self._of_seeds(), *self._of_images(), *self.remarks]
+
+    def _of_seeds(self) -> list[str]:
+        if not self.stopped:
+            return []
+        asked = len(self.results) + len(self.stopped)
+        return [
+            f"{self.recipe.name}: {len(self.results)} of {asked} seeds; {len(self.stopped)} stopped: "
+            f"{', '.join(dict.fromkeys(self.stopped))}."
+        ]
+
+    def _of_images(self) -> list[str]:
+        if self.recipe.expect is None or not self.results:
             return []
         num_images = self.results[0].num_images
         wanted = MEASURED_ON[Recipe.of_row(self.recipe.row).protocol]
@@ -84,6 +100,10 @@ class Report:
 
     reproduced: dict[str, Reproduced]
     table: int | None = None
+
+    @property
+    def has_results(self) -> bool:
+        return any(row.results for row in self.reproduced.values())
 
     def text(self) -> str:
         lines: list[Line | str] = []

@@ -16,6 +16,7 @@ from vsepp.data.collections import open_data
 from vsepp.data.pictures import open_picture
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.equations.ranking import ranks
+from vsepp.errors import WrongRequest
 from vsepp.evaluation.figures import Retrieved, draw_retrieved
 from vsepp.evaluation.retrieval import Retrieval, embed
 from vsepp.experiments.recipe import Recipe
@@ -30,6 +31,9 @@ MODELS = {
     "VSE++": "demo-vse++",
 }
 SEARCHED = "VSE++"  # the model with which the held-out scenes are searched
+SCENES, COLLECTION = "scenes", "scenes.vse"
+OF_SQLITE = ("", "-wal", "-shm", "-journal")  # endings of the files that a collection consists of
+MARK = ".vsepp-demo"  # in a folder that a demo made
 SIDE = 256  # pixels of a scene that is written as a file
 NUM_QUERIES, NUM_FOUND = 6, 4
 
@@ -56,13 +60,13 @@ class Demo:
 def demo(out: Path, seed: int = 0) -> Demo:
     """Train the three models, measure them on held-out scenes, draw and index what they retrieve."""
     started = time.perf_counter()
+    _make_room(out)
     data = open_data(WORLD)
     held_out = data.split("test")
     rows: dict[str, Retrieval] = {}
     scores: dict[str, torch.Tensor] = {}
     for name, recipe_name in MODELS.items():
         recipe = replace(Recipe.load(recipe_name), name=name, seed=seed)
-        shutil.rmtree(out / recipe_name, ignore_errors=True)  # of an earlier demo
         folder = run(recipe, data, out / recipe_name).folder
         rows[name], scores[name] = _measure(Snapshot.load(folder), held_out)
     queries = _queries(held_out, scores, seed)
@@ -72,12 +76,25 @@ def demo(out: Path, seed: int = 0) -> Demo:
     return Demo(rows, picture, collection, time.perf_counter() - started)
 
 
+def _make_room(out: Path) -> None:
+    """Remove what an earlier demo left here, and nothing that somebody else did."""
+    folders = [out / name for name in (*MODELS.values(), SCENES)]
+    files = [out / f"{COLLECTION}{ending}" for ending in OF_SQLITE]
+    found = [path for path in (*folders, *files) if path.exists()]
+    if found and not (out / MARK).is_file():
+        raise WrongRequest(
+            f"{found[0]} is there already, and {out} is not a folder that vsepp demo made (it has no "
+            f"{MARK}). Use another one: vsepp demo --out DIR"
+        )
+    for path in found:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    out.mkdir(parents=True, exist_ok=True)
+    (out / MARK).write_text("vsepp demo made this folder, and may clear it.\n")
+
+
 def _indexed(items: list[CaptionedImage], snapshot: Path, out: Path) -> Path:
     """The scenes as picture files, and a collection of them."""
-    scenes, file = out / "scenes", out / "scenes.vse"
-    shutil.rmtree(scenes, ignore_errors=True)
-    for old in out.glob(f"{file.name}*"):  # of an earlier demo, and SQLite's files beside it
-        old.unlink()
+    scenes, file = out / SCENES, out / COLLECTION
     scenes.mkdir()
 
     def write(item: CaptionedImage) -> None:

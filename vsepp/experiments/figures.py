@@ -12,7 +12,6 @@ import torch
 from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.pictures import open_picture
-from vsepp.data.troubles import OnError
 from vsepp.devices import best_device, full_precision, prepare
 from vsepp.encoders.architecture import CONFIG, read_config
 from vsepp.encoders.snapshot import Snapshot
@@ -27,7 +26,7 @@ from vsepp.evaluation.pages import cards_page, curves_page
 from vsepp.evaluation.retrieval import embed, embed_captions, embed_images
 from vsepp.experiments.fitting import has_features
 from vsepp.experiments.journal import read_metrics
-from vsepp.experiments.opening import open_checked
+from vsepp.experiments.opening import ALL_OF_IT, UseOfData, open_checked
 
 BATCH = 128  # as in Fig. 3
 NUM_PAIRS, NUM_PICTURES = 9, 8  # examples of either kind
@@ -76,11 +75,11 @@ def negatives(
     into: Path,
     split: str = "train",
     seed: int = 0,
-    on_error: OnError = "stop",
+    keys: UseOfData = ALL_OF_IT,
 ) -> Figure:
     """Fig. 3: the hardest negatives of some pairs in a random batch, and their costs."""
     snapshot = _looking_at_pictures(folder)
-    items = _items_with_pictures(where, split, on_error)
+    items = _items_with_pictures(where, split, keys)
     batch = _random_pairs(items, seed)
     pairs = Pairs(batch, snapshot.vocabulary, snapshot.architecture.view, memory=0)
     margin = snapshot.notes.get("recipe", {}).get("loss", {}).get("margin", MARGIN)
@@ -106,13 +105,13 @@ def compare(
     into: Path,
     split: str = "test",
     seed: int = 0,
-    on_error: OnError = "stop",
+    keys: UseOfData = ALL_OF_IT,
 ) -> Figure:
     """Fig. A.1: what models rank first for the same pictures, and where the truth is."""
     if len(folders) < 2:
         raise WrongRequest("Name two snapshots to compare.")
     snapshots = [_looking_at_pictures(folder) for folder in folders]
-    items = _items_with_pictures(where, split, on_error)
+    items = _items_with_pictures(where, split, keys)
     generator = np.random.default_rng(seed)
     chosen = generator.permutation(len(items))[:NUM_PICTURES].tolist()
     samples = [int(generator.integers(len(items[number].captions))) for number in chosen]
@@ -238,8 +237,8 @@ def _looking_at_pictures(folder: Path) -> Snapshot:
     return snapshot
 
 
-def _items_with_pictures(where: str, split: str, on_error: OnError) -> list[CaptionedImage]:
-    data = open_checked(where, on_error, [split])
+def _items_with_pictures(where: str, split: str, keys: UseOfData) -> list[CaptionedImage]:
+    data = open_checked(where, keys, [split])
     if has_features(data):
         raise WrongRequest(
             f"{data.name} holds no pictures, and this figure shows them. Name the collection that "

@@ -6,12 +6,21 @@ from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.backbones import fingerprint
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
+from vsepp.experiments.recipe import Recipe
 
 SAME = ("backbone", "size", "resize", "square", "crops")
 
 
 def has_features(data: CaptionedImages) -> bool:
     return isinstance(data.items[0].path, FeatureRow)
+
+
+def learns_from_features_alone(recipe: Recipe, data: CaptionedImages) -> bool:
+    """As the recipe asks; or as nobody knows which net made them, so that none can be kept."""
+    if recipe.model.backbone.startswith("features"):
+        return True
+    is_fixed = not recipe.model.finetune and not recipe.crops_at_random
+    return has_features(data) and data.origin is None and is_fixed
 
 
 def length_of_features(data: CaptionedImages) -> int:

@@ -1,10 +1,13 @@
-"""Stops a run that has gone wrong, with the command that puts it right."""
+"""Stops a run that has gone wrong, or warns, with the command that puts it right."""
 
 import json
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
+from rich.console import Console
 from torch import Tensor
 
 from vsepp.errors import WorkFailed
@@ -12,27 +15,58 @@ from vsepp.evaluation.collapse import has_collapsed, rsum_by_chance
 from vsepp.experiments.recipe import PhaseKeys, Recipe
 from vsepp.training.loop import Epoch
 
+STOPPED = "stopped.json"
 STUCK = 500  # steps; a young model may lie on one point for a while, and leave it
 RISING = 1.05  # times the recall to beat: vectors fall into order, and such a model has left before
 NEAR_CHANCE = 4  # times it: what finds more has learned, however close its vectors lie
 
 
-class HealthCheck:
-    """Looks at every epoch and raises when going on would be in vain."""
+class Stopped(WorkFailed):
+    """A run was stopped because going on would be in vain; `reason` says why in a few words."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, message: str, reason: str, folder: Path = Path()) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.folder = folder  # of the run, with the best model that it had
+
+    def write(self, folder: Path, of_run: dict[str, Any]) -> None:
+        self.folder = folder
+        content = {"message": str(self), "reason": self.reason, "fingerprint": of_run}
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / STOPPED).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def refuse_stopped(folder: Path, of_run: dict[str, Any], health: str) -> None:
+    """The same run would be stopped again; one of other settings, or told to warn, begins or goes on."""
+    file = folder / STOPPED
+    if file.is_file():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        if health == "stop" and before["fingerprint"] == of_run:
+            raise Stopped(before["message"], before["reason"], folder)
+        file.unlink()
+
+
+class HealthCheck:
+    """Looks at every epoch and raises when going on would be in vain, or warns once."""
+
+    def __init__(self, recipe: Recipe, before: tuple[float, int] = (0.0, 0)) -> None:
         self.recipe = recipe
-        self._steps_on_one_point = 0
-        self._to_beat = 0.0
+        self._to_beat, self._steps_on_one_point = before
+        self._has_warned = False
+
+    @property
+    def state(self) -> tuple[float, int]:
+        """What a resumed run has to know."""
+        return self._to_beat, self._steps_on_one_point
 
     def look(
         self, epoch: Epoch, num_steps: int, images: Tensor, captions: Tensor, rsum: float
     ) -> None:
         """`images` and `captions` are the vectors of the validation split, and `rsum` its recall."""
         if not math.isfinite(epoch.loss):
-            raise self._diverged(epoch, "The loss is")
+            raise self._diverged(epoch, "the loss")
         if not _all_finite((images, captions)):
-            raise self._diverged(epoch, "A vector of the validation split is")
+            raise self._diverged(epoch, "a vector of the validation split")
         loss = self.recipe.phases[epoch.phase - 1].loss
         if loss == "sum_of_hinges" or not has_collapsed(images, captions):
             self._to_beat, self._steps_on_one_point = 0.0, 0
@@ -42,21 +76,32 @@ class HealthCheck:
         else:
             self._steps_on_one_point += num_steps
         if self._steps_on_one_point >= STUCK:
-            raise WorkFailed(
+            self._report(
                 f"The model has collapsed by epoch {epoch.number}: all pictures and all captions lie "
-                f"on one point, and {loss} stands at {epoch.loss:.3f}. {_advice(epoch, self.recipe)}"
+                f"on one point, and {loss} stands at {epoch.loss:.3f}. To go on all the same: "
+                f"--set health=warn. {_advice(epoch, self.recipe)}",
+                f"collapsed at epoch {epoch.number}",
             )
 
     def look_at_weights(self, epoch: Epoch, weights: Iterable[Tensor]) -> None:
         """Some have no say in the validation split, such as those of its missing words."""
         if not _all_finite(weights):
-            raise self._diverged(epoch, "A weight is")
+            raise self._diverged(epoch, "a weight")
 
-    def _diverged(self, epoch: Epoch, what: str) -> WorkFailed:
-        return WorkFailed(
-            f"{what} not a number after epoch {epoch.number}: the steps were too large. "
-            f"Train again with a lower rate:\n  {_slower(epoch, self.recipe)}"
+    def _diverged(self, epoch: Epoch, what: str) -> Stopped:
+        """Whatever the recipe says of health: what is not a number never becomes one again."""
+        return Stopped(
+            f"{what[0].upper()}{what[1:]} is not a number after epoch {epoch.number}: the steps were too "
+            f"large. Train again with a lower rate:\n  {_slower(epoch, self.recipe)}",
+            f"{what} was not a number in epoch {epoch.number}",
         )
+
+    def _report(self, message: str, reason: str) -> None:
+        if self.recipe.health == "stop":
+            raise Stopped(message, reason)
+        if not self._has_warned:
+            Console(stderr=True).print(message, highlight=False, markup=False, soft_wrap=True)
+        self._has_warned = True
 
 
 def _all_finite(tensors: Iterable[Tensor]) -> bool:

@@ -1,6 +1,5 @@
 """Keeps what a run must not lose: the best snapshot, and all that it needs to go on."""
 
-import json
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from vsepp.encoders.architecture import CONFIG
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import Retrieval
+from vsepp.experiments.fingerprint import differences
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.setup import Setup
 from vsepp.training.average import RunningAverage
@@ -51,6 +51,7 @@ class Keeper:
         self.average = average
         self.into = into
         self.best: Run | None = None
+        self.health = (0.0, 0)  # of a run that goes on
         self._next_state = 0.0
 
     def go_back(self, processes: Processes = ALONE) -> int:
@@ -59,8 +60,9 @@ class Keeper:
         The first process reads it for all: the others need not see its disk.
         """
         content = processes.as_first(lambda: read_state(self.into / STATE))
+        self._check_that_nothing_changed(content["facts"])
         facts = put_back(content, self.setup.model, self.optimizer, self.average)
-        self._check_that_nothing_changed(facts)
+        self.health = facts["health"]
         self.best = Run(self.into, facts["best_epoch"], Retrieval.from_dict(facts["best"]))
         return int(facts["epoch"])
 
@@ -69,9 +71,12 @@ class Keeper:
         return self.average.in_place() if self.average else nullcontext()
 
     def is_best(self, result: Retrieval) -> bool:
-        return self.best is None or result.rsum > self.best.validation.rsum
+        """The highest recall sum; of equal ones, the lower mean ranks; of equal ones, the last."""
+        # differs from the release: it keeps the first of equal ones, which in a small collection,
+        # where all epochs may have the same recalls, is the one that has learned least
+        return self.best is None or _merit(result) >= _merit(self.best.validation)
 
-    def keep(self, epoch: Epoch, result: Retrieval) -> Run:
+    def keep(self, epoch: Epoch, result: Retrieval, health: tuple[float, int] = (0.0, 0)) -> Run:
         """The snapshot first: a state never points at an epoch whose snapshot is not there."""
         if self.is_best(result):
             self.best = Run(self.into, epoch.number, result)
@@ -81,8 +86,8 @@ class Keeper:
         if time.monotonic() < self._next_state:
             return self.best
         facts = {
-            "recipe": json.dumps(self.recipe.as_dict()),
-            "num_pairs": len(self.setup.learned),
+            "fingerprint": self.notes["fingerprint"],
+            "health": health,
             "epoch": epoch.number,
             "best_epoch": self.best.epoch,
             "best": self.best.validation.as_dict(),
@@ -118,19 +123,24 @@ class Keeper:
         return Snapshot(setup.model, setup.vocabulary, setup.architecture, self.notes | notes)
 
     def _check_that_nothing_changed(self, facts: dict[str, Any]) -> None:
-        before, now = json.loads(facts["recipe"]), json.loads(json.dumps(self.recipe.as_dict()))
-        changed = [
-            f"{key} (was {before.get(key)}, is {now[key]})"
-            for key in now
-            if before.get(key) != now[key]
-        ]
-        num_pairs = len(self.setup.learned)
-        if facts["num_pairs"] != num_pairs:
-            changed.append(f"the data (was {facts['num_pairs']:,} pairs, is {num_pairs:,})")
+        before, now = facts.get("fingerprint"), self.notes["fingerprint"]
+        if before is None:
+            raise WrongRequest(
+                f"{self.into} cannot be resumed: an older vsepp began it, and did not write down on "
+                "which data. Begin anew in another folder (--into)."
+            )
+        changed = differences(before, now)
         if changed:
             raise WrongRequest(
-                f"{self.into} cannot be resumed, something changed: {'; '.join(changed)}."
+                f"{self.into} cannot be resumed, something changed: {'; '.join(changed)}. "
+                "Change it back, or begin anew in another folder (--into)."
             )
+
+
+def _merit(result: Retrieval) -> tuple[float, float]:
+    """To compare epochs by; rounded, as equal recalls may add up to sums that differ in the last digit."""
+    ranks = result.captions.mean_rank + result.images.mean_rank
+    return round(result.rsum, 6), -round(ranks, 6)
 
 
 def has_something_to_resume(into: Path, resume: bool) -> bool:

@@ -5,12 +5,26 @@ import typing
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from vsepp.errors import WrongRequest
 
 T = TypeVar("T")
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+NO_EFFECT = "no effect"
+# A key that cannot change the model that a run ends with, or only what is compared by its content.
+NoEffect = Annotated[T, NO_EFFECT]
+
+
+def decisive_keys(keys: Any, path: str = "") -> dict[str, Any]:
+    """All other keys of a dataclass, by their dotted names."""
+    found: dict[str, Any] = {}
+    for key, kind in typing.get_type_hints(type(keys), include_extras=True).items():
+        value, name = getattr(keys, key), f"{path}{key}"
+        if NO_EFFECT not in getattr(kind, "__metadata__", ()):
+            found |= decisive_keys(value, f"{name}.") if is_dataclass(value) else {name: value}
+    return found
 
 
 def read_keys(kind: type[T], changes: Iterable[str], content: dict[str, Any] | None = None) -> T:

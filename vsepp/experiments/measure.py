@@ -4,12 +4,11 @@ from pathlib import Path
 
 from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImages
-from vsepp.data.troubles import OnError
 from vsepp.devices import best_device, join, prepare
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.evaluation.retrieval import Retrieval, evaluate
 from vsepp.experiments.fitting import check_that_features_fit
-from vsepp.experiments.opening import open_checked
+from vsepp.experiments.opening import ALL_OF_IT, UseOfData, open_checked
 
 
 def measure(
@@ -17,11 +16,11 @@ def measure(
     where: str,
     split: str = "test",
     protocol: str = "full",
-    on_error: OnError = "stop",
+    keys: UseOfData = ALL_OF_IT,
 ) -> tuple[Retrieval, list[str]]:
     """Load the snapshot, embed the split once, and rank; also what was left out of the split."""
     snapshot = Snapshot.load(folder)
-    data = open_checked(where, on_error, [split])
+    data = open_checked(where, keys, [split])
     return measure_on(snapshot, data, split, protocol), list(data.left_out)
 
 

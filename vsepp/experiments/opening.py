@@ -19,25 +19,30 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class DataKeys:
+class UseOfData:
     """What may be changed where a collection is only used."""
 
     on_error: OnError = "stop"
+    captions: int = 0  # of each picture, the first so many; 0: all
 
 
 @dataclass(frozen=True)
 class UseKeys:
-    data: DataKeys = field(default_factory=DataKeys)
+    data: UseOfData = field(default_factory=UseOfData)
 
 
 MANY = 2000  # pictures, from which on looking at them takes long enough for a bar of progress
 
 
+ALL_OF_IT = UseOfData()
+
+
 def open_checked(
-    where: str, on_error: OnError = "stop", splits: Iterable[str] = ()
+    where: str, keys: UseOfData = ALL_OF_IT, splits: Iterable[str] = ()
 ) -> CaptionedImages:
     """The collection, or these splits of it, without what cannot be used."""
-    data = open_data(where, on_error)
+    on_error = keys.on_error
+    data = open_data(where, on_error).with_captions(keys.captions)
     if splits:
         items = [item for split in splits for item in data.split(split)]
         data = replace(data, items=items)

@@ -10,13 +10,15 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from vsepp.data.captioned import CaptionedImage, CaptionedImages
+from vsepp.data.captioned import CaptionedImage, CaptionedImages, is_plain_name
 from vsepp.data.decoded import DecodedPictures
 from vsepp.data.features import ORIGIN
 from vsepp.data.pictures import View
+from vsepp.data.troubles import shortened
 from vsepp.devices import best_device, pictures_at_once, prepare
 from vsepp.encoders.backbones import Backbone, backbone, fingerprint
 from vsepp.errors import WrongRequest
+from vsepp.experiments.fingerprint import content_of_items
 from vsepp.experiments.opening import UseKeys
 
 ON_DISK = {"val": "dev"}  # what the release calls the split
@@ -45,14 +47,25 @@ def precompute(
     keys = keys or NetKeys()
     if crops not in (1, 10):
         raise WrongRequest(f"--crops takes 1 (the middle) or 10 (the mean of ten), not {crops}.")
+    _check_names(data)
     device = best_device()
     prepare(device)
-    net = backbone(name, keys.weights).to(device).eval()
+    net = backbone(name, keys.weights, keys.size).to(device).eval()
     view = View(keys.size, keys.resize, keys.square, crops)
     _begin(into, _origin(data, name, net, view))
     for split in data.splits:
         _write_split(data.split(split), ON_DISK.get(split, split), net, view, into)
     return {split: pictures for split, (pictures, _) in data.splits.items()}
+
+
+def _check_names(data: CaptionedImages) -> None:
+    """Splits become names of files: one that is a path would be written elsewhere."""
+    for split in data.splits:
+        if not is_plain_name(split):
+            raise WrongRequest(
+                f"{data.name} has a split {shortened(split)!r}, which cannot be a file's name. Name "
+                "its splits with letters and digits, such as train, val and test."
+            )
 
 
 def _origin(data: CaptionedImages, name: str, net: Backbone, view: View) -> dict[str, Any]:
@@ -63,6 +76,7 @@ def _origin(data: CaptionedImages, name: str, net: Backbone, view: View) -> dict
         "resize": view.resize,
         "square": view.square,
         "crops": view.crops,
+        "content": content_of_items(data.items),
         "data": data.name,
     }
 
@@ -72,8 +86,12 @@ def _begin(into: Path, origin: dict[str, Any]) -> None:
     into.mkdir(parents=True, exist_ok=True)
     file = into / ORIGIN
     if file.is_file():
-        if json.loads(file.read_text(encoding="utf-8")) != origin:
-            raise WrongRequest(f"{into} holds features of another net or collection ({ORIGIN}).")
+        before = json.loads(file.read_text(encoding="utf-8"))
+        if before | {"data": ""} != origin | {"data": ""}:  # wherever the same pictures lie
+            raise WrongRequest(
+                f"{into} holds features of another net or of other pictures ({ORIGIN}). "
+                "Use another folder (--into)."
+            )
     elif any(into.glob("*_ims.npy")):
         raise WrongRequest(f"{into} holds features of unknown origin. Take another folder.")
     file.write_text(json.dumps(origin, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

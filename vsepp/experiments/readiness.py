@@ -1,5 +1,6 @@
 """Which recipes a collection is ready for, and what the others are missing."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,8 +8,10 @@ from typing import Any
 from vsepp.data.captioned import CaptionedImages
 from vsepp.data.collections import open_data
 from vsepp.data.features import FeatureRow
+from vsepp.errors import WrongRequest
 from vsepp.experiments.opening import look_at, summary
-from vsepp.experiments.recipe import Recipe, all_recipes
+from vsepp.experiments.recipe import ROW, Recipe, all_recipes
+from vsepp.experiments.tables import COLLECTIONS, MEASURED_ON
 
 HOW_TO_GET = {
     "restval": "COCO's: Karpathy's dataset_coco.json or coco_restval_ids.npy has it; where it is part of "
@@ -48,7 +51,7 @@ class Description:
             lines.append("No test split: name another one to evaluate on (--split).")
         for needs, recipes in self._by_need().items():
             said = f"Needs {needs}" if needs else "Ready to train"
-            lines.append(f"{said}: {', '.join(recipes)}")
+            lines.append(f"{said}: {', '.join(_grouped(recipes))}")
         return "\n".join(lines)
 
     def _by_need(self) -> dict[str, list[str]]:
@@ -59,22 +62,54 @@ class Description:
         return groups
 
 
+def _grouped(recipes: Sequence[str]) -> list[str]:
+    """Recipes for one's own pictures first and by name; rows of the paper and series by their number."""
+    series = {name: _series(name) for name in recipes}
+    own = [name for name in recipes if not series[name]]
+    counts = Counter(of for of in series.values() if of)
+    few = {of: next(name for name in recipes if series[name] == of) for of in counts}
+    return own + [few[of] if n == 1 else f"{of} ({n})" for of, n in counts.items()]
+
+
+def _series(recipe: str) -> str:
+    if ROW.fullmatch(recipe):
+        return f"rows {recipe.partition('.')[0]}.* of the paper"
+    return next((f"{of}-*" for of in ("f8k", "demo") if recipe.startswith(f"{of}-")), "")
+
+
 def describe(where: str) -> Description:
     """Look at all of a collection, whatever is wrong with it."""
     data = look_at(open_data(where, "skip"), "skip")
+    if not data.items:
+        raise WrongRequest(f"{data.name}: nothing in it can be used. {summary(data.left_out)}")
     needs = {recipe.name: missing(recipe, data) for recipe in all_recipes()}
     return Description(data.name, data.splits, data.left_out, data.within, needs)
 
 
 def missing(recipe: Recipe, data: CaptionedImages) -> list[str]:
-    """What stands between a recipe and this collection; nothing where it can be trained at once."""
-    if recipe.model_of:
-        return missing(Recipe.load(recipe.model_of), data)
-    found = []
-    for split in (*recipe.data.train, recipe.data.validate):
-        if split not in data.splits and not data.comes_with(split, recipe.data.train):
+    """What stands between a recipe and this collection; nothing where it can be reproduced at once."""
+    other = _collection(recipe, data)
+    if other:
+        return other
+    found = _enough_to_test(recipe, data)
+    trained = Recipe.load(recipe.model_of) if recipe.model_of else recipe
+    for split in (*trained.data.train, trained.data.validate):
+        if split not in data.splits and not data.comes_with(split, trained.data.train):
             found.append(f"a split {split} ({HOW_TO_GET.get(split, 'name another by --set')})")
-    return found + _what_to_look_at(recipe, data)
+    return found + _what_to_look_at(trained, data)
+
+
+def _collection(recipe: Recipe, data: CaptionedImages) -> list[str]:
+    """Numbers of one collection say nothing about another; features seldom say of which they are."""
+    wanted = recipe.data.collection or ("f8k" if recipe.name.startswith("f8k-") else "")
+    is_unknown = not data.collection and isinstance(data.items[0].path, FeatureRow)
+    return [] if wanted in ("", data.collection) or is_unknown else [COLLECTIONS[wanted]]
+
+
+def _enough_to_test(recipe: Recipe, data: CaptionedImages) -> list[str]:
+    wanted = 0 if recipe.protocol == "full" else MEASURED_ON[recipe.protocol]
+    there = data.splits.get("test", (0, 0))[0]
+    return [] if there >= wanted else [f"{wanted:,} test pictures for {recipe.protocol}"]
 
 
 def _what_to_look_at(recipe: Recipe, data: CaptionedImages) -> list[str]:

@@ -10,23 +10,25 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from vsepp.data.captioned import is_plain_name
 from vsepp.data.crops import LEAST_AREA, RANDOM_CROPS, Crop, CropFrom
 from vsepp.data.troubles import OnError
 from vsepp.encoders.architecture import Design
 from vsepp.errors import WrongRequest
 from vsepp.experiments.fidelity import follow_the_text
-from vsepp.experiments.keys import apply, read_keys
+from vsepp.experiments.keys import NoEffect, apply, read_keys
+from vsepp.experiments.start import RECIPES, take_architecture_of_start
+from vsepp.experiments.tables import refuse_quoted_row
 
-RECIPES = Path(__file__).parent / "recipes"
-BOX = "the box"  # start_from: the model that ships with the package
 ROW = re.compile(r"\d+\.\d+")
 Words = Literal["unicode", "nltk-3.2", "nltk-3.10"]  # of any language; by the rules of CUTTERS
+OF_ONE_RECIPE = ("start_from=", "model_of=")  # changes that are not for the recipes it starts from
 Rule = tuple[bool, str]  # whether it is kept, and the complaint where it is not
 
 
 @dataclass(frozen=True)
 class DataKeys:
-    collection: str = ""  # what the numbers were measured on: coco or f30k
+    collection: NoEffect[str] = ""  # what the numbers were measured on: coco or f30k
     train: tuple[str, ...] = ("train",)  # splits to learn from
     validate: str = "val"  # the split that picks the snapshot
     # differs from the paper: 1,000 of COCO's 5,000 in its rows, as in the release
@@ -41,7 +43,7 @@ class DataKeys:
     wrong_captions: float = 0.0  # share of the training captions dealt to other pictures, as a test
     words: Words = "unicode"  # how captions are cut into words; nltk-3.2: as the release did
     min_count: int = 4  # words that are rarer are unknown
-    on_error: OnError = "stop"  # or leave out what cannot be used, and count it
+    on_error: NoEffect[OnError] = "stop"  # or leave out what cannot be used, and count it
 
 
 @dataclass(frozen=True)
@@ -97,12 +99,11 @@ class Recipe:
     """One training run, and, for a row of the paper, what it is measured against."""
 
     phases: tuple[PhaseKeys, ...] = ()
-    name: str = ""
-    title: str = ""  # model and training set, as the paper calls them
-    start_from: str = (
-        ""  # a snapshot, the row or recipe whose model is trained further, or "the box"
-    )
-    model_of: str = ""  # the row whose model is only measured again
+    name: NoEffect[str] = ""
+    title: NoEffect[str] = ""  # model and training set, as the paper calls them
+    start_from: str = ""  # a snapshot, row or recipe whose model is trained further, or "the box"
+    differs_from_start: tuple[str, ...] = ()  # keys of model that need not be as they are there
+    model_of: NoEffect[str] = ""  # the row whose model is only measured again
     data: DataKeys = field(default_factory=DataKeys)
     model: ModelKeys = field(default_factory=ModelKeys)
     loss: LossKeys = field(default_factory=LossKeys)
@@ -118,15 +119,17 @@ class Recipe:
     gradient_clip: float = 2.0  # 0: none
     net_share: float = 1.0  # a fine-tuned net learns at this share of the learning rate
     averaging: float = 0.0  # decay of a running average of the weights, such as 0.999; 0: none
-    max_epochs: int = 0  # of each phase, for a quick look; 0: as many as it says
+    max_epochs: NoEffect[int] = 0  # of each phase, for a quick look; 0: as many as it says
     seed: int = 0
-    seeds: int = 1  # so many runs, from `seed` on
-    protocol: str = "full"  # of the test
-    save_every: float = 20.0  # seconds that a killed run may lose, beside its unfinished epoch
-    graphs: bool = True  # ONNX graphs beside the weights, for use without torch
+    seeds: NoEffect[int] = 1  # so many runs, from `seed` on
+    protocol: NoEffect[str] = "full"  # of the test
+    save_every: NoEffect[float] = 20.0  # seconds that a killed run may lose, beside its epoch
+    graphs: NoEffect[bool] = True  # ONNX graphs beside the weights, for use without torch
     half: bool = False  # store the weights that are kept in half precision
-    fidelity: Literal["release", "paper"] = "release"  # to the code that was run, or to the text
-    expect: Expectation | None = None
+    health: NoEffect[Literal["stop", "warn"]] = "stop"  # where the model has collapsed
+    # To the code that was run, or to the text: the other keys are changed when it is read.
+    fidelity: NoEffect[Literal["release", "paper"]] = "release"
+    expect: NoEffect[Expectation | None] = None
 
     @classmethod
     def load(cls, name: str, changes: Iterable[str] = ()) -> "Recipe":
@@ -138,7 +141,13 @@ class Recipe:
                 apply(content, change)
         if content.get("fidelity") == "paper":
             follow_the_text(content)  # first, so that the user's other changes have the last word
-        recipe = read_keys(cls, changes, content)
+        for change in changes:
+            apply(content, change)
+        others = [change for change in changes if not change.startswith(OF_ONE_RECIPE)]
+        take_architecture_of_start(
+            content, lambda base: cls.load(base, others).model if _file(base) else None
+        )
+        recipe = read_keys(cls, (), content)
         if recipe.max_epochs:
             recipe = replace(recipe, phases=tuple(_shortened(recipe)))
         _check(recipe)
@@ -178,11 +187,15 @@ def all_recipes() -> list[Recipe]:
     return [Recipe.load(name) for name in (*ours, *numbered)]
 
 
+def _file(name: str) -> Path | None:
+    places = RECIPES / f"{name}.toml", Path(name).expanduser()
+    return next((place for place in places if place.is_file()), None)
+
+
 def _content(name: str) -> dict[str, Any]:
-    file = RECIPES / f"{name}.toml"
-    if not file.is_file():
-        file = Path(name).expanduser()
-    if not file.is_file():
+    file = _file(name)
+    if file is None:
+        refuse_quoted_row(name)
         known = ", ".join(sorted(p.stem for p in RECIPES.glob("*.toml") if not ROW.match(p.stem)))
         raise WrongRequest(
             f"There is no recipe {name!r}. Name a TOML file, a row of the paper such as 1.11 "
@@ -238,6 +251,7 @@ def _rules_of_learning(recipe: Recipe) -> tuple[Rule, ...]:
             all(0 <= phase.warm_up <= 1 for phase in recipe.phases),
             "phases: warm_up takes a share of the phase, 0 to 1.",
         ),
+        (is_plain_name(recipe.name or "unnamed"), "name is a folder's: letters, digits, . _ + -"),
         (recipe.seed >= 0, "seed takes 0 or more."),
         (recipe.seeds >= 1, "seeds takes 1 or more."),
         (all(phase.epochs >= 0 for phase in recipe.phases), "phases: epochs takes 0 or more."),
@@ -284,7 +298,7 @@ def _rules_of_models(recipe: Recipe) -> tuple[Rule, ...]:
             "model.size is larger than model.resize, the picture that the crop is cut from.",
         ),
         (
-            recipe.model.backbone != "features" or not recipe.model.finetune,
+            not recipe.model.backbone.startswith("features") or not recipe.model.finetune,
             "The net behind features cannot be trained: set model.finetune=false.",
         ),
         (

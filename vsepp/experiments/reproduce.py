@@ -1,25 +1,41 @@
 """A row or a table of the paper, or a recipe of ours: trained, measured, set beside what was printed."""
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+from rich.console import Console
 
 from vsepp.data.captioned import CaptionedImages
 from vsepp.devices import join
-from vsepp.encoders.architecture import CONFIG, read_config
+from vsepp.encoders.architecture import CONFIG, Architecture, read_config
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import folds
 from vsepp.experiments.comparison import Report, Reproduced
+from vsepp.experiments.fingerprint import (
+    Fingerprint,
+    differences,
+    fingerprint,
+    short_name,
+    weights_of,
+)
+from vsepp.experiments.health import Stopped
 from vsepp.experiments.keeper import STATE
 from vsepp.experiments.measure import measure_on
-from vsepp.experiments.opening import open_checked
-from vsepp.experiments.recipe import BOX, Recipe
+from vsepp.experiments.opening import UseOfData, open_checked
+from vsepp.experiments.provenance import circumstances
+from vsepp.experiments.recipe import OF_ONE_RECIPE, Recipe
+from vsepp.experiments.remarks import changed_keys, remarks
 from vsepp.experiments.run import run
+from vsepp.experiments.start import snapshot_to_start_from
 from vsepp.experiments.tables import table_of
 
-WHAT_IS_TRAINED = ("phases", "data", "model", "loss", "batch_size", "gradient_clip", "seed")
+NAMED = 3  # of the differences between two runs
+OF_ITS_OWN = re.compile(r"-[0-9a-f]{8}(?=$|-seed\d+$)")  # how such a folder's name ends
 
 
 def reproduce(
@@ -27,20 +43,24 @@ def reproduce(
 ) -> Report:
     """Train what a row or recipe needs, or every row of `table:2`, measure it, and compare.
 
-    Finished runs below `into` are taken, interrupted ones go on. A result file is written beside
-    each run.
+    Finished runs below `into` are taken if they are the same as those that are asked for, by the
+    recipe and by all that it leads to; interrupted ones go on. Others get folders of their own. A
+    result file is written beside each run.
     """
     changes, into = list(changes), Path(into)
     is_table = what.startswith("table:")
     table = _table_number(what) if is_table else None
     rows = [e for e in table_of(table) if isinstance(e, str)] if table else [what]
     own = [row for row in rows if not table or row.startswith(f"{table}.")]
-    recipes = [Recipe.load(row, changes) for row in own]
+    recipes = {row: Recipe.load(row, changes) for row in own}
     if isinstance(data, str):
-        data = open_checked(data, recipes[0].data.on_error)
-    for recipe in recipes:  # complain before hours of work, not after them
+        data = open_checked(data, UseOfData(recipes[own[0]].data.on_error))
+    for recipe in recipes.values():  # complain before hours of work, not after them
         folds(recipe.protocol, len(data.split("test")))
-    done = {recipe.name: _reproduced(recipe, data, into, changes) for recipe in recipes}
+    done = {
+        recipe.name: _reproduced(recipe, row, data, into, changes)
+        for row, recipe in recipes.items()
+    }
     return Report(done, table)
 
 
@@ -52,45 +72,101 @@ def _table_number(what: str) -> int:
 
 
 def _reproduced(
-    recipe: Recipe, data: CaptionedImages, into: Path, changes: list[str]
+    recipe: Recipe, source: str, data: CaptionedImages, into: Path, changes: list[str]
 ) -> Reproduced:
-    results = []
+    """All seeds of a recipe; one that is stopped does not take the others with it."""
+    results, stopped, folders = [], [], []
+    places: list[Path] = []  # of all seeds, also of those that were stopped
     test = data.with_captions(recipe.data.captions)
     for seed in range(recipe.seed, recipe.seed + recipe.seeds):
-        folder = _trained(recipe, data, into, changes, seed)
+        try:
+            folder = _trained(recipe, data, into, changes, seed)
+        except Stopped as error:
+            Console(stderr=True).print(str(error), highlight=False, markup=False, soft_wrap=True)
+            stopped.append(error.reason)
+            places.append(error.folder)
+            continue
         results.append(measure_on(Snapshot.load(folder), test, "test", recipe.protocol))
-    row = Reproduced(recipe, results)
-    content = {**row.as_dict(), "data": data.name, "changes": changes}
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    join().as_first(lambda: (into / f"{recipe.name}.json").write_text(text, encoding="utf-8"))
+        folders.append(folder)
+        places.append(folder)
+    made = join().as_first(lambda: [_made(folder) for folder in folders])
+    said = remarks(recipe, source, changes, data, _plan(folders[0])) if folders else []
+    record = {
+        "data": data.name,
+        "left_out": list(data.left_out),
+        "changes": changed_keys(recipe, source, changes),
+        "models": made,
+        "measured_by": circumstances(),
+    }
+    row = Reproduced(recipe, results, stopped, said, record)
+    own = OF_ITS_OWN.search(places[0].name)
+    file = into / f"{recipe.name}{own[0] if own else ''}.json"
+    join().as_first(lambda: _write(row, file))
     return row
+
+
+def _write(row: Reproduced, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(row.as_dict(), indent=2, ensure_ascii=False) + "\n"
+    file.write_text(text, encoding="utf-8")
+
+
+def _plan(folder: Path) -> Architecture:
+    return read_config(folder)[0]
+
+
+def _made(folder: Path) -> dict[str, Any]:
+    """Where a model is, which weights it has, and how it came to be."""
+    _, notes = read_config(folder)
+    told = {key: notes.get(key) for key in ("epoch", "validation_rsum", "made_by", "fingerprint")}
+    return {"folder": str(folder), "weights": weights_of(folder), **told}
 
 
 def _trained(
     recipe: Recipe, data: CaptionedImages, into: Path, changes: list[str], seed: int
 ) -> Path:
     """The folder of a row's finished model; trained here, with all that it starts from, if need be."""
-    others = [change for change in changes if not change.startswith(("start_from=", "model_of="))]
+    others = [change for change in changes if not change.startswith(OF_ONE_RECIPE)]
     if recipe.model_of:
         return _trained(Recipe.load(recipe.model_of, others), data, into, others, seed)
     recipe = replace(recipe, seed=seed, seeds=1)
-    folder = into / (recipe.name if seed == 0 else f"{recipe.name}-seed{seed}")
-    if join().as_first(lambda: (folder / CONFIG).is_file() and not (folder / STATE).is_file()):
-        _check_that_it_is_the_same(folder, recipe)
-        return folder
     # differs from the paper: its fine-tuning starts from a model of 30 epochs, here from the best of them
-    if recipe.start_from not in ("", BOX) and not (Path(recipe.start_from) / CONFIG).is_file():
+    if recipe.start_from and snapshot_to_start_from(recipe.start_from) is None:
         base = _trained(Recipe.load(recipe.start_from, others), data, into, others, seed)
         recipe = replace(recipe, start_from=str(base))
-    return run(recipe, data, folder, resume=True).folder
+    folder, is_finished = join().as_first(lambda: _place(recipe, data, into))
+    return folder if is_finished else run(recipe, data, folder, resume=True).folder
 
 
-def _check_that_it_is_the_same(folder: Path, recipe: Recipe) -> None:
-    _, notes = read_config(folder)
-    before, now = notes.get("recipe", {}), json.loads(json.dumps(recipe.as_dict()))
-    changed = [key for key in WHAT_IS_TRAINED if before.get(key) != now[key]]
-    if changed:
-        raise WrongRequest(
-            f"{folder} holds a model of {recipe.name} that was trained otherwise "
-            f"({', '.join(changed)}). Take another folder (--into), or remove it."
+def _place(recipe: Recipe, data: CaptionedImages, into: Path) -> tuple[Path, bool]:
+    """The folder of this very run, and whether it is finished; one of its own where another has the name."""
+    of_run = fingerprint(recipe, data)
+    seed = f"-seed{recipe.seed}" if recipe.seed else ""
+    folder = into / f"{recipe.name}{seed}"
+    other = _who_is_in(folder, of_run)
+    if other:
+        elsewhere = into / f"{recipe.name}-{short_name(of_run)}{seed}"
+        Console(stderr=True).print(
+            f"{folder} holds {other}. This one goes to {elsewhere}.",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
         )
+        folder = elsewhere
+        if _who_is_in(folder, of_run):
+            raise WrongRequest(f"{folder} holds another model. Use another folder (--into).")
+    return folder, (folder / CONFIG).is_file() and not (folder / STATE).is_file()
+
+
+def _who_is_in(folder: Path, of_run: Fingerprint) -> str:
+    """Another run than this one, in words; nothing where the folder is free or this one's."""
+    if not (folder / CONFIG).is_file():
+        return ""
+    before = read_config(folder)[1].get("fingerprint")
+    if before is None:
+        return "a model of an older vsepp, which did not write down on which data it was trained"
+    differ = differences(before, of_run)
+    more = f" and {len(differ) - NAMED} more" if len(differ) > NAMED else ""
+    return (
+        f"a model that was trained otherwise: {', '.join(differ[:NAMED])}{more}" if differ else ""
+    )

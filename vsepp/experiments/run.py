@@ -16,8 +16,11 @@ from vsepp.evaluation.retrieval import embed
 from vsepp.experiments.agreement import check_that_work_can_be_shared
 from vsepp.experiments.bookkeeping import Bookkeeping
 from vsepp.experiments.closed_form import solve
+from vsepp.experiments.fingerprint import fingerprint
+from vsepp.experiments.health import Stopped, refuse_stopped
 from vsepp.experiments.keeper import Keeper, Run, has_something_to_resume
 from vsepp.experiments.losses import loss_named
+from vsepp.experiments.provenance import notes_of
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
 from vsepp.experiments.setup import Setup, set_up
 from vsepp.training import fast, loop
@@ -47,14 +50,15 @@ def _train(
     phases = [_phase(keys, recipe.loss) for keys in recipe.phases]
     check_that_work_can_be_shared(recipe, processes)
     resumes = processes.as_first(lambda: has_something_to_resume(into, resume))
+    of_run = processes.as_first(lambda: fingerprint(recipe, data))
+    processes.as_first(lambda: refuse_stopped(into, of_run, recipe.health))
     torch.manual_seed(recipe.seed)
     setup = set_up(recipe, data, device, processes)
     ways = recipe.batch_size, recipe.data.crop, recipe.seed, recipe.model.word_dropout
     batches = setup.learned.batches(*ways, processes.share)
     optimizer = adam(setup.model, recipe.net_share)
     average = RunningAverage(setup.model, recipe.averaging) if recipe.averaging else None
-    notes = {"data": data.name, "left_out": len(data.left_out)}
-    keeper = Keeper(recipe, notes, setup, optimizer, average, into)
+    keeper = Keeper(recipe, notes_of(data, of_run), setup, optimizer, average, into)
     batches.epoch = keeper.go_back(processes) if resumes else 0
     books = Bookkeeping(recipe, setup, keeper, batches.epoch, len(batches))
     events = walk_for(recipe, setup, device, processes)(
@@ -100,9 +104,11 @@ def _what_is_left_is_said(keeper: Keeper, processes: Processes) -> Iterator[None
         raise WorkFailed(
             f"{keeper.into} cannot be written: {error}. {keeper.what_is_left()}"
         ) from error
-    except (KeyboardInterrupt, WorkFailed):
+    except (KeyboardInterrupt, WorkFailed) as error:
         if processes.is_first:
             keeper.add_graphs()  # what was learned so far can be used
+            if isinstance(error, Stopped):
+                error.write(keeper.into, keeper.notes["fingerprint"])
         raise
 
 

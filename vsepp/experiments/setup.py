@@ -1,7 +1,6 @@
 """Recipe + data -> a model, the words it will know, and the pairs to learn from and to validate on."""
 
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from vsepp.data.label_errors import with_wrong_captions
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
 from vsepp.devices import ALONE, Processes, free_memory, pictures_at_once
-from vsepp.encoders.architecture import CONFIG, FEATURES, Architecture, Design
+from vsepp.encoders.architecture import FEATURES, Architecture, Design
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
@@ -21,10 +20,11 @@ from vsepp.experiments.first_words import begin_with
 from vsepp.experiments.fitting import (
     check_that_features_fit,
     has_features,
+    learns_from_features_alone,
     length_of_features,
 )
-from vsepp.experiments.recipe import BOX, Recipe
-from vsepp.search.embedder import IN_THE_BOX
+from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.start import snapshot_to_start_from
 
 WORDS = "caption_encoder.words.weight"
 
@@ -98,7 +98,9 @@ def _further(
     captions = (caption for item in items for caption in item.captions)
     _check_that_words_are_cut_alike(recipe, before.vocabulary)
     vocabulary = before.vocabulary.extended(captions, recipe.data.min_count)
-    architecture = architecture_of(recipe, data, len(vocabulary))
+    other = {key: getattr(keys, key) for key in recipe.differs_from_start}
+    architecture = replace(before.architecture, num_words=len(vocabulary), **other)
+    _check_crops(recipe, data, architecture)
     model = JointEmbedding.build(architecture, "none", keys.finetune, keys.fixed_statistics)
     weights = before.model.state_dict()
     weights[WORDS] = _with_new_words(weights[WORDS], len(vocabulary))
@@ -106,7 +108,7 @@ def _further(
         model.load_state_dict(weights)
     except RuntimeError as error:
         raise WrongRequest(
-            f"{recipe.start_from} is a model of other parts than {recipe.name} trains: {error}"
+            f"{recipe.start_from} has weights of other sizes than differs_from_start asks for: {error}"
         ) from error
     return vocabulary, architecture, model
 
@@ -125,14 +127,25 @@ def _check_that_words_are_cut_alike(recipe: Recipe, known: Vocabulary) -> None:
         )
 
 
+def _check_crops(recipe: Recipe, data: CaptionedImages, architecture: Architecture) -> None:
+    """Of pictures: a model of ten crops learns on from ten or from random ones, not from the middle."""
+    fits = recipe.crops_at_random or (recipe.data.crop == "ten") == (architecture.crops == 10)
+    if not fits and not has_features(data):
+        wanted = "ten" if architecture.crops == 10 else "center"
+        raise WrongRequest(
+            f"{recipe.start_from} looks at {architecture.crops} crops of a picture, and data.crop is "
+            f"{recipe.data.crop}. Learn on as it began: --set data.crop={wanted}"
+        )
+
+
 def _with_new_words(known: torch.Tensor, number: int) -> torch.Tensor:
     # known (W, E) -> (number, E); new ones are as large as the others
     return torch.cat([known, known.std() * torch.randn(number - len(known), known.shape[1])])
 
 
 def _snapshot_to_start_from(recipe: Recipe) -> Snapshot:
-    folder = IN_THE_BOX if recipe.start_from == BOX else Path(recipe.start_from).expanduser()
-    if not (folder / CONFIG).is_file():
+    folder = snapshot_to_start_from(recipe.start_from)
+    if folder is None:
         raise WrongRequest(
             f"{recipe.name} starts from the model {recipe.start_from}, which is no snapshot here. "
             f"vsepp reproduce {recipe.name} trains both; or name one: --set start_from=FOLDER"
@@ -143,18 +156,10 @@ def _snapshot_to_start_from(recipe: Recipe) -> Snapshot:
 def architecture_of(recipe: Recipe, data: CaptionedImages, num_words: int) -> Architecture:
     keys: dict[str, Any] = {f.name: getattr(recipe.model, f.name) for f in fields(Design)}
     crops = 10 if recipe.data.crop == "ten" else 1
-    if _learns_from_features_alone(recipe, data):
+    if learns_from_features_alone(recipe, data):
         keys["backbone"] = f"{FEATURES}{length_of_features(data)}"
         crops = (data.origin or {}).get("crops", crops)
     return Architecture(num_words=num_words, crops=crops, **keys)
-
-
-def _learns_from_features_alone(recipe: Recipe, data: CaptionedImages) -> bool:
-    """As the recipe asks; or as nobody knows which net made them, so that none can be kept."""
-    if recipe.model.backbone == "features":
-        return True
-    is_fixed = not recipe.model.finetune and not recipe.crops_at_random
-    return has_features(data) and data.origin is None and is_fixed
 
 
 def _view_of_training(recipe: Recipe, view: View) -> View:

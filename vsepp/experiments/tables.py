@@ -6,6 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from vsepp.errors import WrongRequest
+
+MEASURED_ON = {"1k": 1000, "5x1k": 5000, "5k": 5000, "full": 1000}  # images, in the paper
+COLLECTIONS = {"coco": "COCO", "f30k": "Flickr30K", "f8k": "Flickr8k"}
 PAPER = Path(__file__).parent / "paper.toml"
 
 
@@ -21,6 +25,17 @@ class Quoted:
 def table_of(number: int) -> list[str | Quoted]:
     """The rows of a table from top to bottom: our own by their number, others as printed."""
     return [_entry(entry) for entry in _tables()[f"table{number}"]]
+
+
+def refuse_quoted_row(name: str) -> None:
+    """A row of somebody else has numbers and no recipe."""
+    entries = [_entry(entry) for table in _tables().values() for entry in table]
+    for entry in entries:
+        if isinstance(entry, Quoted) and entry.row == name:
+            raise WrongRequest(
+                f"{entry.name} is a row that the paper quotes from others: there is nothing to "
+                f"train. vsepp reproduce table:{name[0]} shows it between the rows that are trained."
+            )
 
 
 @cache

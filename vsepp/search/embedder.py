@@ -21,6 +21,7 @@ from rich.progress import track
 from vsepp.data.ahead import made_ahead
 from vsepp.data.pictures import SUFFIXES, Picture, Pixels
 from vsepp.data.tokens import Vocabulary
+from vsepp.encoders.architecture import IN_THE_BOX as IN_THE_BOX
 from vsepp.encoders.architecture import read_config
 from vsepp.errors import WrongRequest
 from vsepp.search.likely_words import LikelyWords
@@ -30,7 +31,6 @@ Vectors = NDArray[np.float32]
 TEXTS, PICTURES = 32, 16  # at once; what a net makes of more pictures leaves the caches
 FILES = ("config.json", "tokenizer.json", "image.onnx", "caption.onnx", "model.safetensors")
 DEVICES = ("CUDAExecutionProvider", "CPUExecutionProvider")  # the first that is there
-IN_THE_BOX = Path(__file__).parents[1] / "pretrained" / "default"
 
 
 class Embedder:
