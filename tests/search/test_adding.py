@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -144,15 +145,37 @@ def test_what_cannot_be_looked_at_is_not_gone(tmp_path):
     assert not is_gone(str(tmp_path))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
-def test_a_folder_that_may_not_be_read_keeps_its_photos(photos, scenes):
+@pytest.fixture
+def nobody(tmp_path):
+    """Tests may run as root, who may read everything: go on as somebody who may not."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(0o755)
+    subprocess.run(["chown", "-R", "65534", tmp_path], check=True)
+    os.seteuid(65534)
+    yield
+    os.seteuid(0)
+
+
+def test_a_folder_that_may_not_be_read_keeps_its_photos(photos, scenes, nobody):
     (scenes / "2015").chmod(0)
+    (scenes / "2016").chmod(0o400)  # its names can be seen, its files not
+    (scenes / "link").symlink_to(scenes / "2015" / "inside")
+    some(scenes / "2017", 1)[0].chmod(0)
+    os.utime(some(scenes / "2017", 1)[0])
     try:
         report = photos.add(scenes, prune=True)
     finally:
-        (scenes / "2015").chmod(0o755)
-    assert [Path(broken.path).name for broken in report.broken] == ["2015"]
-    assert (report.removed, len(photos)) == (0, 100)
+        for name in ("2015", "2016"):
+            (scenes / name).chmod(0o755)
+    broken = [Path(broken.path) for broken in report.broken]
+    assert len(broken) == 13
+    assert {scenes / "2015", scenes / "link", some(scenes / "2017", 1)[0]} < set(broken)
+    assert all(item.reason.startswith(("Permission", "[Errno 13]")) for item in report.broken)
+    assert (report.removed, report.unchanged) == (0, 79)
+    assert len(photos) == 100
 
 
 def test_broken_photos_are_lines_of_the_report(photos, scenes):

@@ -114,16 +114,7 @@ def test_parquet_shards(collection, shards, pictures):
     ]
     write_parquet(shards / "d.parquet", {"words": ["no", "pictures"]})
     with pytest.raises(WrongRequest, match=r"no column of pictures. Expected .*found words"):
-        collection.add(shards)
-
-
-def test_a_folder_of_photos_may_hold_an_archive(collection, shards, pictures):
-    write_tar(shards / "old.tar", {"1.jpg": pictures[0]})
-    (shards / "2.jpg").write_bytes(pictures[1])
-    assert collection.add(shards).added == 1
-    assert collection.add(shards / "old.tar").added == 1
-    with pytest.raises(WrongRequest, match="--prune is for folders"):
-        collection.add(shards / "old.tar", prune=True)
+        collection.add(shards / "d.parquet")
 
 
 @pytest.fixture
@@ -138,9 +129,11 @@ def test_an_object_store(collection, memory, pictures, shards):
     for number in range(40):
         memory.pipe(f"/bucket/photos/{number // 20}/{number}.jpg", pictures[number])
     memory.pipe("/bucket/photos/bad.jpg", b"no picture")
-    memory.pipe("/bucket/photos/notes.txt", b"no photo")
+    for name in ("notes.txt", "._1.jpg", "@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg", "@eaDir/2.jpg"):
+        memory.pipe(f"/bucket/photos/{name}", pictures[0])
     report = collection.add("memory://bucket/photos")
     assert (report.added, report.total) == (40, 41)
+    assert report.skipped == {".txt": 1, "hidden file": 1, "thumbnail folder": 2}
     assert report.broken[0].path == "memory:/bucket/photos/bad.jpg"
     assert len(names(collection, "in:photos/1")) == 20
     assert collection.add("memory://bucket/photos").unchanged == 40

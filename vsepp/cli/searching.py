@@ -51,12 +51,15 @@ def index(
     from vsepp.search.embedder import load
     from vsepp.search.places import address, check_that_it_is_there
     from vsepp.search.progress import watched
+    from vsepp.search.report import counted, skipped_as_text
 
     check_that_it_is_there(photos)
     warnings.simplefilter("ignore")  # Pillow's, about odd files: what matters is in the report
     with Collection.open_or_create(into, load(model) if model else None) as collection:
         report = watched(collection.adding(photos, prune, on))
-        say(f"{len(collection):,} photos in {into}: {report}.")
+        say(f"{counted(len(collection), 'photo')} in {collection.name}: {report}.")
+    if report.skipped:
+        say(f"skipped: {skipped_as_text(report.skipped)}")
     for broken in report.broken:
         say(f"broken: {address(broken.path)}: {broken.reason}")
 

@@ -22,6 +22,7 @@ from vsepp.engines.milvus import (
     PATIENCE,
     MilvusIndex,
     check_similarity,
+    in_groups,
 )
 from vsepp.engines.milvus_connection import Address, Connection
 from vsepp.engines.milvus_rows import escaped, expression, unescaped
@@ -191,7 +192,14 @@ class MilvusLedger:
         )
 
     def remove(self, paths: Iterable[str]) -> None:
-        self._index.remove(map(key_of, paths))
+        """A shard that lacks some of its photos is not finished any more."""
+        removed = list(paths)
+        folders = {Path(path).parent for path in removed}
+        shards = {key_of(str(one)) for folder in folders for one in (folder, *folder.parents)}
+        if shards and self._connection.call("has_collection", self._shards):
+            for some in in_groups(sorted(shards)):
+                self._connection.call("delete", self._shards, ids=some)
+        self._index.remove(map(key_of, removed))
 
     def finished(self, place: str) -> dict[str, FinishedShard]:
         if not self._connection.call("has_collection", self._shards):

@@ -11,7 +11,7 @@ import numpy as np
 
 from vsepp.data.pictures import Picture
 from vsepp.errors import WrongRequest
-from vsepp.search.adding import Report, adding
+from vsepp.search.adding import adding
 from vsepp.search.captions import best_captions
 from vsepp.search.compose import question
 from vsepp.search.cutoff import Cutoffs
@@ -26,6 +26,7 @@ from vsepp.search.places import as_path
 from vsepp.search.plugins import create_store, open_store, open_workers, store_exists
 from vsepp.search.query import Query, understood
 from vsepp.search.remembered import Photo
+from vsepp.search.report import Report
 from vsepp.search.similarity import Vectors
 from vsepp.search.store import Store
 from vsepp.search.suspects import Suspect

@@ -33,10 +33,11 @@ class Made:
 
 @dataclass(frozen=True)
 class Tally:
-    """How many pictures a shard holds, and how many of them were not known."""
+    """How many pictures a shard holds, how many of them were not known, and which known ones it lacks."""
 
     members: int
     wanted: int
+    gone: tuple[str, ...] = ()
 
 
 def nothing_is_known(photo: Photo) -> None:
@@ -114,7 +115,7 @@ def _pieces_of_shard(shard: File, part: Part) -> Iterator[_Piece]:
         if len(items) == PIECE:
             yield _Piece(items, shard)
             items = []
-    yield _Piece(items, shard, Tally(len(members), wanted))
+    yield _Piece(items, shard, Tally(len(members), wanted, tuple(part.known.keys() - members)))
 
 
 def _batches(pieces: Iterable[_Piece]) -> Iterator[_Piece]:

@@ -23,6 +23,8 @@ from vsepp.search.sqlite_file import (
     count_in_folders,
     exists,
     folder_of,
+    folders_above,
+    has_table,
     is_empty,
     only,
     opened,
@@ -175,7 +177,8 @@ class Photos:
     def finished(self, place: Path) -> dict[str, FinishedShard]:
         """The shards in a folder that need not be looked at again, unless they have changed."""
         with self._connection() as connection:
-            connection.execute(SHARDS)
+            if not has_table(connection, "shards"):
+                return {}
             rows = connection.execute(
                 f"SELECT path, size, modified, photos, broken FROM shards WHERE {BELOW}",
                 _edges(place),
@@ -196,11 +199,17 @@ class Photos:
             count_in_folders(connection, more)
 
     def remove(self, paths: Iterable[str]) -> None:
+        """A shard that lacks some of its photos is not finished any more."""
+        if not (removed := [os.fsencode(path) for path in paths]):
+            return
         with self._transaction() as connection:
             fewer: Counter[bytes] = Counter()
-            for path in map(os.fsencode, paths):
+            for path in removed:
                 fewer[folder_of(path)] -= _remove(connection, path)
             count_in_folders(connection, fewer)
+            connection.execute(SHARDS)
+            shards = {folder for path in fewer for folder in folders_above(path)}
+            connection.executemany("DELETE FROM shards WHERE path = ?", ((s,) for s in shards))
 
     def finish(self, shard: FinishedShard) -> None:
         with self._transaction() as connection:

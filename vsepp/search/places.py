@@ -74,16 +74,26 @@ def listed(path: Path) -> list[tuple[str, int, int]]:
 
 
 def is_gone(path: str) -> bool:
-    """Gone for certain: a folder that may not be read keeps its photos."""
+    """Gone for certain: a folder that may not be read keeps its photos, and so does a shard that is there."""
     if is_elsewhere(path):
         return True  # a listing from there is complete, or has failed
     try:
         os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return True
-    except OSError:
+    except OSError:  # NotADirectoryError, too: a.tar/1.jpg lies inside of a file
         return False
     return False
+
+
+def can_be_read(path: str) -> bool:
+    """Whether a file's content can be had at all, whatever it is."""
+    try:
+        with opened(path) as file:
+            file.read(1)
+    except OSError:
+        return False
+    return True
 
 
 def _changed(info: dict[str, Any]) -> int:

@@ -60,6 +60,8 @@ def in_parquet(shard: File, file: IO[bytes]) -> Iterator[Held]:
 
 READERS: dict[str, Callable[[File, IO[bytes]], Iterator[Held]]] = {
     ".tar": in_tar,
+    ".tar.gz": in_tar,
+    ".tgz": in_tar,
     ".parquet": in_parquet,
 }
 

@@ -132,6 +132,13 @@ def folder_of(path: bytes) -> bytes:
     return path.rpartition(SLASH)[0] or SLASH
 
 
+def folders_above(folder: bytes) -> Iterator[bytes]:
+    """The folder itself, the one it lies in, and so on."""
+    while folder:
+        yield folder
+        folder = folder.rpartition(SLASH)[0]
+
+
 def count_in_folders(connection: sqlite3.Connection, changes: Counter[bytes]) -> None:
     """So many photos more, or less, in each folder."""
     for folder, change in changes.items():
@@ -158,6 +165,11 @@ def said_plainly(path: Path) -> Iterator[None]:
 
 def is_empty(connection: sqlite3.Connection) -> bool:
     return only(connection.execute("SELECT count(*) FROM sqlite_master")) == 0
+
+
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return only(connection.execute(query, (name,))) > 0
 
 
 def only(cursor: sqlite3.Cursor) -> int:
