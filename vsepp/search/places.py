@@ -78,7 +78,7 @@ def is_gone(path: str) -> bool:
     if is_elsewhere(path):
         return True  # a listing from there is complete, or has failed
     try:
-        os.lstat(path)
+        os.lstat(path.partition("\0")[0])  # a name inside of a shard may hold a zero
     except FileNotFoundError:
         return True
     except OSError:  # NotADirectoryError, too: a.tar/1.jpg lies inside of a file
