@@ -1,8 +1,12 @@
 """Hits as one HTML file with its thumbnails inside, for `vsepp search --open`."""
 
 import base64
+import os
+import sys
 import tempfile
+import time
 import webbrowser
+from contextlib import suppress
 from html import escape
 from io import BytesIO
 from pathlib import Path
@@ -14,6 +18,8 @@ from vsepp.search.index import Hit
 from vsepp.search.suspects import Suspect
 
 SIDE = 320  # pixels of a thumbnail's longer side
+PREFIX = "vsepp-hits-"
+KEPT = 24 * 3600  # seconds that a page is kept for the browser to load it again
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -42,12 +48,31 @@ FIGURE = """<figure>
 </figure>"""
 
 
-def show(found: Found) -> Path:
-    """Write the page to a temporary file and open it in the browser."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".html", delete=False) as file:
+def show(found: Found) -> tuple[Path, bool]:
+    """Write the page to a temporary file and open it in the browser; False where there is none.
+
+    The file is for its owner alone; a day later the next one takes its place.
+    """
+    _remove_old_pages()
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", prefix=PREFIX, suffix=".html", delete=False
+    ) as file:
         file.write(contact_sheet(found))
-    webbrowser.open(Path(file.name).as_uri())
-    return Path(file.name)
+    page = Path(file.name)
+    return page, has_screen() and webbrowser.open(page.as_uri())
+
+
+def has_screen() -> bool:
+    """Without one, a browser inside the terminal would be started."""
+    named = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    return named or sys.platform in ("darwin", "win32")
+
+
+def _remove_old_pages() -> None:
+    for page in Path(tempfile.gettempdir()).glob(f"{PREFIX}*.html"):
+        with suppress(OSError):  # somebody else's
+            if page.lstat().st_mtime < time.time() - KEPT:
+                page.unlink()
 
 
 def contact_sheet(found: Found) -> str:
