@@ -56,6 +56,8 @@ def index(
     check_that_it_is_there(photos)
     warnings.simplefilter("ignore")  # Pillow's, about odd files: what matters is in the report
     with Collection.open_or_create(into, load(model) if model else None) as collection:
+        for note in collection.notes():
+            say(note)
         report = watched(collection.adding(photos, prune, on))
         say(f"{counted(len(collection), 'photo')} in {collection.name}: {report}.")
     if report.skipped:
@@ -97,7 +99,8 @@ def search(
     for note in found.notes():
         say(note)
     if show:
-        say(f"Shown in the browser: {show_page(found)}")
+        page, shown = show_page(found)
+        say(f"{'Shown in the browser' if shown else 'There is no browser to show it in'}: {page}")
     if as_json:
         print(json.dumps(found.as_dict()))
     elif found.hits:

@@ -78,6 +78,10 @@ class Collection:
         """The same as a path: the file, where it is one."""
         return Path(self.name)
 
+    def notes(self) -> list[str]:
+        """What its users should know about where it lies."""
+        return self._store.notes() if isinstance(self._store, FileStore) else []
+
     @property
     def embedder(self) -> Embedder:
         with self._loading:

@@ -47,6 +47,11 @@ class FileStore:
     def model(self) -> Model:
         return self._photos.model
 
+    def notes(self) -> list[str]:
+        if self._photos.has_wal:
+            return []
+        return [f"{self.name} is on a network disk: searches wait while photos are being written."]
+
     def __len__(self) -> int:
         return len(self._photos)
 

@@ -12,7 +12,7 @@ from threading import Lock
 
 import numpy as np
 
-from vsepp.errors import WrongRequest
+from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.search.remembered import Embedded, FinishedShard, Known, Model, Photo
 from vsepp.search.similarity import Vectors
 from vsepp.search.sqlite_file import (
@@ -20,14 +20,18 @@ from vsepp.search.sqlite_file import (
     SHARDS,
     SLASH,
     bring_up_to_date,
+    choose_journal,
     count_in_folders,
+    created,
     exists,
     folder_of,
     folders_above,
     has_table,
     is_empty,
+    journal_of,
     only,
     opened,
+    read_model,
     said_plainly,
     transaction,
 )
@@ -50,8 +54,7 @@ class Photos:
     @classmethod
     def create(cls, path: Path, model: Model) -> "Photos":
         """A new file; one that a killed process left without content is taken over."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with opened(path, "rwc") as connection:
+        with created(path) as connection:
             if not is_empty(connection):
                 raise WrongRequest(f"{path} exists already. Choose another name, or add to it.")
             connection.executescript(SCHEMA)
@@ -68,17 +71,23 @@ class Photos:
             raise WrongRequest(
                 f"There is no collection {path}. Make one: vsepp index PHOTOS --into {path}"
             )
-        with opened(path, "rw") as connection:
+        with opened(path) as connection:
             bring_up_to_date(path, connection)
-            row = connection.execute("SELECT identity, folder, dim, similarity FROM model")
-            identity, folder, dim, similarity = row.fetchone()
-        return cls(path, connection, Model(identity, Path(os.fsdecode(folder)), dim, similarity))
+            choose_journal(path, connection)
+            model = read_model(path, connection)
+        return cls(path, connection, model)
 
     def close(self) -> None:
         with self._turn:
             self._shared.close()
 
     # ---- reading ----------------------------------------------------------------------------
+
+    @property
+    def has_wal(self) -> bool:
+        """Whether others read while one writes."""
+        with self._connection() as connection:
+            return journal_of(connection) == "wal"
 
     def version(self) -> int:
         """Another number whenever another connection has written."""
@@ -233,6 +242,12 @@ class Photos:
             yield connection
 
     def _unpacked(self, packed: list[bytes]) -> Vectors:
+        size = self.model.dim * STORED.itemsize
+        if any(not isinstance(one, bytes) or len(one) != size for one in packed):
+            raise WorkFailed(
+                f"{self.path} is damaged: not every vector has {self.model.dim} numbers. Index the "
+                "photos anew into another file."
+            )
         numbers = np.frombuffer(b"".join(packed), dtype=STORED)
         return numbers.reshape(-1, self.model.dim).astype(np.float32)
 
