@@ -28,6 +28,15 @@ def test_a_page_that_needs_nothing_but_itself(tmp_path):
     assert len(page) < 50_000
 
 
+def test_a_photo_elsewhere_is_no_file_of_this_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("s3:/bucket").mkdir(parents=True)
+    Image.new("RGB", (9, 6)).save("s3:/bucket/a.jpg")
+    page = contact_sheet(Found("x", hits=[Hit("1", 0.5, Path("s3:/bucket/a.jpg"))]))
+    assert 'href="s3://bucket/a.jpg"' in page
+    assert "data:image" not in page
+
+
 def shown(tmp_path, **env):
     script = (
         "from vsepp.search.contact_sheet import show\n"

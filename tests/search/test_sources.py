@@ -143,6 +143,27 @@ def test_an_object_store(collection, memory, pictures, shards):
     assert (report.changed, report.removed) == (1, 1)
 
 
+def test_photos_here_and_elsewhere_in_one_collection(collection, memory, pictures, tmp_path):
+    here = tmp_path / "photos" / "one"
+    here.mkdir(parents=True)
+    for number in range(4):
+        (here / f"{number}.jpg").write_bytes(pictures[number])
+        memory.pipe(f"/bucket/two/{number}.jpg", pictures[4 + number])
+    assert collection.add(here).added == 4
+    assert collection.add("memory://bucket").added == 4
+    assert collection.folders() == {str(here): 4, "memory:/bucket/two": 4}
+    assert len(collection.search("red", k=20, min_score=-9)) == 8
+    assert len(names(collection, "in:one")) == len(names(collection, "in:two")) == 4
+    assert names(collection, "-in:bucket") == names(collection, "in:photos/one")
+    (here / "0.jpg").unlink()
+    memory.rm("/bucket/two/3.jpg")
+    for place in (here, "memory://bucket"):
+        assert collection.add(place).gone == 1
+        report = collection.add(place, prune=True)
+        assert (report.removed, report.unchanged) == (1, 3)
+    assert len(collection) == 6
+
+
 def test_shards_in_an_object_store(collection, memory, pictures, shards):
     write_tar(shards / "a.tar", {f"{n}.jpg": pictures[n] for n in range(40)})
     memory.pipe("/bucket/a.tar", (shards / "a.tar").read_bytes())

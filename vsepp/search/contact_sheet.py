@@ -15,9 +15,12 @@ from vsepp.data.pictures import open_picture
 from vsepp.errors import WorkFailed
 from vsepp.search.found import Found
 from vsepp.search.index import Hit
+from vsepp.search.places import address, is_elsewhere
 from vsepp.search.suspects import Suspect
 
 SIDE = 320  # pixels of a thumbnail's longer side
+GONE = '<span class="gone">This photo is gone.</span>'
+ELSEWHERE = '<span class="gone">This photo is on another machine.</span>'
 PREFIX = "vsepp-hits-"
 KEPT = 24 * 3600  # seconds that a page is kept for the browser to load it again
 
@@ -85,11 +88,13 @@ def contact_sheet(found: Found) -> str:
 
 
 def _figure(hit: Hit) -> str:
+    elsewhere = is_elsewhere(hit.path)
+    link = escape(address(hit.path)) if elsewhere else hit.path.absolute().as_uri()
     return FIGURE.format(
-        link=hit.path.absolute().as_uri(),
-        picture=_thumbnail(hit.path),
+        link=_printable(link),
+        picture=ELSEWHERE if elsewhere else _thumbnail(hit.path),
         score=hit.score,
-        path=escape(_printable(str(hit.path))),
+        path=escape(_printable(address(hit.path))),
     )
 
 
@@ -97,7 +102,7 @@ def _thumbnail(path: Path) -> str:
     try:
         picture = open_picture(Suspect(path), SIDE)
     except WorkFailed:
-        return '<span class="gone">This photo is gone.</span>'
+        return GONE
     picture.thumbnail((SIDE, SIDE))
     data = BytesIO()
     picture.save(data, "JPEG", quality=80)
