@@ -64,3 +64,49 @@ def test_a_photo_comes_back_as_it_was():
     photo = Photo(Path("/b\udcff/1.jpg"), 10, 20, "1969-07-20T20:17:40", 640, 480, b"\0\xff" * 8)
     row = row_of_photo("key", photo, Embedded(np.zeros(4, dtype=np.float32), b"look"))
     assert photo_of(row) == photo
+
+
+SECRET = "hunter2"
+
+
+def test_an_address_with_a_password():
+    from vsepp.engines.milvus_connection import Address
+
+    for written in ("p%40s%2Fs%3A%25", "p@s/s:%25"):
+        address = Address.of(f"//ro%3Aot:{written}@h:1/photos?tls=true")
+        assert (address.token, address.uri) == ("ro:ot:p@s/s:%", "https://h:1")
+        assert str(address) == "milvus://h:1/photos"
+    assert Address.of("//h/photos").token == ""
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"milvus://root:{SECRET}@127.0.0.1:19530/my-photos",
+        f"milvus://root:{SECRET}@127.0.0.1:port/photos",
+        f"milvus://root:{SECRET}@/photos",
+        f"milvus://root:x/{SECRET}@127.0.0.1:19530/my-photos",
+        f"nowhere://root:{SECRET}@127.0.0.1/photos",
+        f"nowhere://root:x@{SECRET}@127.0.0.1/photos",
+    ],
+)
+def test_no_message_tells_a_password(url):
+    import vsepp
+    from vsepp.errors import WrongRequest
+
+    with pytest.raises(WrongRequest) as refused:
+        vsepp.Collection.open(url)
+    assert "root:***@" in str(refused.value)
+    assert SECRET not in str(refused.value)
+
+
+def test_a_server_that_is_away_is_named_without_its_password(monkeypatch):
+    import vsepp
+    from tests.ports import free_port
+    from vsepp.errors import Unavailable
+
+    monkeypatch.setattr("vsepp.engines.milvus_store.PATIENCE", 0.2)
+    with pytest.raises(Unavailable) as away:
+        vsepp.Collection.open(f"milvus://root:{SECRET}@127.0.0.1:{free_port()}/photos")
+    assert "does not answer" in str(away.value)
+    assert SECRET not in str(away.value)

@@ -95,6 +95,25 @@ def test_a_touched_photo_is_recognised_by_its_content(photos, scenes):
     assert photos.add(scenes).unchanged == 100
 
 
+def test_a_touched_photo_with_a_date_of_its_own_keeps_its_key(photos, tmp_path):
+    exif = Image.Exif()
+    exif[0x0132] = "2011:02:03 04:05:06"
+    file = tmp_path / "dated" / "a.jpg"
+    file.parent.mkdir()
+    Image.new("RGB", (30, 30), "blue").save(file, exif=exif)
+    photos.add(file)
+    (before,) = photos.search("in:dated")
+    os.utime(file)
+    assert photos.add(file).unchanged == 1
+    assert photos.search("in:dated")[0] == before
+    assert photos.photo(before.key).modified == file.stat().st_mtime_ns
+    assert photos.search("blue in:dated after:2011-02-03 before:2011-02-04", min_score=-9)
+    assert photos.folders()[str(file.parent)] == 1
+    Image.new("RGB", (30, 30), "red").save(file, exif=exif)
+    assert photos.add(file).changed == 1
+    assert photos.search("in:dated")[0].key != before.key
+
+
 def test_a_moved_folder_is_not_embedded_again(photos, scenes):
     scenes.rename(scenes.parent / "moved")
     report = photos.add(scenes.parent / "moved")

@@ -49,7 +49,7 @@ def index(
     """Make photos searchable; called again, it adds what is new or changed."""
     from vsepp.search.collection import Collection
     from vsepp.search.embedder import load
-    from vsepp.search.places import address, check_that_it_is_there
+    from vsepp.search.places import check_that_it_is_there, shown
     from vsepp.search.progress import watched
     from vsepp.search.report import counted, skipped_as_text
 
@@ -63,7 +63,7 @@ def index(
     if report.skipped:
         say(f"skipped: {skipped_as_text(report.skipped)}")
     for broken in report.broken:
-        say(f"broken: {address(broken.path)}: {broken.reason}")
+        say(f"broken: {shown(broken.path)}: {broken.reason}")
 
 
 @verb

@@ -12,7 +12,7 @@ from pathlib import Path
 from vsepp.errors import WrongRequest
 from vsepp.search.embedding import Made, Tally
 from vsepp.search.inventory import Inventory
-from vsepp.search.places import address, can_be_read
+from vsepp.search.places import can_be_read, shown
 from vsepp.search.remembered import FinishedShard, Known
 from vsepp.search.report import Report, skipped_as_text
 from vsepp.search.sources import Found, Part, Shard, look_at, runs
@@ -53,7 +53,7 @@ def adding(
 def _nothing(place: Path, found: Found, could_be_pruned: bool) -> str:
     skipped = f", only {skipped_as_text(found.skipped)}" if found.skipped else ""
     unsure = " Is the disk there? Nothing was removed." if could_be_pruned else ""
-    return f"There are no photos below {address(place)}{skipped}.{unsure}"
+    return f"There are no photos below {shown(place)}{skipped}.{unsure}"
 
 
 def _parts(files: list[File], shards: dict[str, "_OpenShard"], place: Path) -> Iterator[Part]:

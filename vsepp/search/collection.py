@@ -1,6 +1,6 @@
 """Photos made searchable: in one file or in a database, searched with words, photos or both."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -94,7 +94,11 @@ class Collection:
 
     def photo(self, key: str) -> Photo | None:
         """What is known of a photo, or None where there is none with this key."""
-        return self._store.photo(key)
+        return self.photos([key]).get(key)
+
+    def photos(self, keys: Iterable[str]) -> dict[str, Photo]:
+        """What is known of several, by key: of those that are still there."""
+        return self._store.photos(keys)
 
     def folders(self) -> dict[str, int]:
         """Folders with photos in them, and how many there are: those of their folders apart."""

@@ -58,8 +58,9 @@ class FileStore:
     def index(self) -> Index:
         return self._live.current()
 
-    def photo(self, key: str) -> Photo | None:
-        return next(map(self._photos.photo, _numbers([key])), None)
+    def photos(self, keys: Iterable[str]) -> dict[str, Photo]:
+        found = self._photos.photos(_numbers(keys))
+        return {str(number): photo for number, photo in found.items()}
 
     def vectors(self, keys: Iterable[str]) -> dict[str, Vectors]:
         found = self._photos.vectors(_numbers(keys))

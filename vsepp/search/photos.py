@@ -27,6 +27,7 @@ from vsepp.search.sqlite_file import (
     folder_of,
     folders_above,
     has_table,
+    how_to_make_one,
     is_empty,
     journal_of,
     only,
@@ -68,9 +69,7 @@ class Photos:
     @classmethod
     def open(cls, path: Path) -> "Photos":
         if not exists(path):
-            raise WrongRequest(
-                f"There is no collection {path}. Make one: vsepp index PHOTOS --into {path}"
-            )
+            raise WrongRequest(f"There is no collection {path}. {how_to_make_one(path)}")
         with opened(path) as connection:
             bring_up_to_date(path, connection)
             choose_journal(path, connection)
@@ -113,14 +112,15 @@ class Photos:
         metadata = [Metadata(os.fsdecode(path), taken) for _, path, taken, _ in rows]
         return [row[0] for row in rows], metadata, self._unpacked([row[3] for row in rows])
 
-    def photo(self, number: int) -> Photo | None:
+    def photos(self, numbers: Iterable[int]) -> dict[int, Photo]:
+        """Of those that are still there."""
+        query = (
+            "SELECT number, path, size, modified, taken, width, height, content "
+            "FROM photos WHERE number = ?"
+        )
         with self._connection() as connection:
-            row = connection.execute(
-                "SELECT path, size, modified, taken, width, height, content "
-                "FROM photos WHERE number = ?",
-                (number,),
-            ).fetchone()
-        return Photo(Path(os.fsdecode(row[0])), *row[1:]) if row else None
+            rows = [connection.execute(query, (number,)).fetchone() for number in numbers]
+        return {row[0]: Photo(Path(os.fsdecode(row[1])), *row[2:]) for row in rows if row}
 
     def vectors(self, numbers: Iterable[int]) -> dict[int, Vectors]:
         """Of those photos that are still there, (D,) each."""
@@ -203,8 +203,9 @@ class Photos:
             more: Counter[bytes] = Counter()
             for photo, embedded in photos:
                 path = os.fsencode(photo.path)
-                more[folder_of(path)] += 1 - _remove(connection, path)
-                _insert(connection, path, photo, embedded)
+                if not _was_only_touched(connection, path, photo):
+                    more[folder_of(path)] += 1 - _remove(connection, path)
+                    _insert(connection, path, photo, embedded)
             count_in_folders(connection, more)
 
     def remove(self, paths: Iterable[str]) -> None:
@@ -260,6 +261,15 @@ def _insert(connection: sqlite3.Connection, path: bytes, photo: Photo, embedded:
     ).lastrowid
     packed = embedded.vector.astype(STORED).tobytes()
     connection.execute("INSERT INTO vectors VALUES (?, ?, ?)", (number, packed, embedded.look))
+
+
+def _was_only_touched(connection: sqlite3.Connection, path: bytes, photo: Photo) -> bool:
+    """A file with another time and nothing else new keeps its number: bookmarks go on working."""
+    touched = connection.execute(
+        "UPDATE photos SET modified = ? WHERE path = ? AND content = ? AND taken = ?",
+        (photo.modified, path, photo.content, photo.taken),
+    )
+    return touched.rowcount > 0
 
 
 def _remove(connection: sqlite3.Connection, path: bytes) -> int:

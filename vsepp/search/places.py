@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from vsepp.errors import WrongRequest
+from vsepp.errors import WrongRequest, without_password
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)  # a single letter is a drive
 CHANGED = ("mtime", "LastModified", "last_modified", "updated", "created")  # as stores call it
@@ -30,6 +30,11 @@ def address(path: Path | str) -> str:
     return str(path) if match is None else f"{match[1]}://{match[2]}"
 
 
+def shown(path: Path | str) -> str:
+    """An address without what is secret."""
+    return without_password(address(path))
+
+
 def is_elsewhere(path: Path | str) -> bool:
     return URL.fullmatch(str(path)) is not None
 
@@ -46,11 +51,11 @@ def file_system(path: Path) -> tuple[Any, str]:
     try:
         import fsspec
     except ModuleNotFoundError as error:
-        raise WrongRequest(f'{address(path)} needs fsspec: pip install "vsepp[remote]"') from error
+        raise WrongRequest(f'{shown(path)} needs fsspec: pip install "vsepp[remote]"') from error
     try:
         system, name = fsspec.core.url_to_fs(address(path))
     except (ImportError, ValueError) as error:  # no such scheme, or its package is not there
-        raise WrongRequest(f"{address(path)} cannot be opened: {error}.") from error
+        raise WrongRequest(f"{shown(path)} cannot be opened: {error}.") from error
     return system, str(name)
 
 

@@ -1,6 +1,7 @@
 """The SQLite file of a collection: what is in it, whose it is, and how it is opened."""
 
 import os
+import shlex
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -74,6 +75,15 @@ def exists(path: Path) -> bool:
         empty = is_empty(connection)
     connection.close()
     return not empty
+
+
+def how_to_make_one(path: Path) -> str:
+    if path.suffix or len(path.parts) > 1:
+        return f"Make one: vsepp index PHOTOS --into {shlex.quote(str(path))}"
+    return (
+        f"To search for these words, name it first: vsepp search COLLECTION {shlex.quote(str(path))}; "
+        "to make one: vsepp index PHOTOS --into photos.vse"
+    )
 
 
 @contextmanager
