@@ -12,7 +12,7 @@ from tests.models import SCENES
 from tests.serving import Served, write_photos
 from vsepp.errors import Unavailable, WorkFailed, WrongRequest
 
-pytest.importorskip("pymilvus", reason="needs pymilvus: pip install 'vsepp[milvus]'")
+pytest.importorskip("pymilvus", reason="needs pymilvus: pip install '.[milvus]'")
 pytestmark = pytest.mark.slow
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from vsepp.search.where import Where, folded
 
-pytest.importorskip("pymilvus", reason="needs pymilvus: pip install 'vsepp[milvus]'")
+pytest.importorskip("pymilvus", reason="needs pymilvus: pip install '.[milvus]'")
 
 names = st.text(
     st.characters(exclude_categories=["Cs"]) | st.sampled_from("\udcff\udc80\n\t\\\"'%_ﬀ\uffff"),

@@ -21,7 +21,7 @@ from vsepp.data.collections import open_data
 from vsepp.errors import WrongRequest
 from vsepp.search.photos import Photos, exists
 
-pytest.importorskip("ray.data", reason="needs Ray: pip install 'vsepp[ray]'")
+pytest.importorskip("ray.data", reason="needs Ray: pip install '.[ray]'")
 pytestmark = pytest.mark.slow
 
 TOKEN = {

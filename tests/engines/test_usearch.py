@@ -8,7 +8,7 @@ import pytest
 from vsepp.errors import WorkFailed
 from vsepp.search.where import Metadata, Where
 
-pytest.importorskip("usearch", reason="needs usearch: pip install 'vsepp[usearch]'")
+pytest.importorskip("usearch", reason="needs usearch: pip install '.[usearch]'")
 
 
 @pytest.fixture

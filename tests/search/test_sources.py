@@ -119,7 +119,7 @@ def test_parquet_shards(collection, shards, pictures):
 
 @pytest.fixture
 def memory():
-    fsspec = pytest.importorskip("fsspec", reason="needs fsspec: pip install 'vsepp[remote]'")
+    fsspec = pytest.importorskip("fsspec", reason="needs fsspec: pip install '.[remote]'")
     system = fsspec.filesystem("memory")
     yield system
     system.rm("/bucket", recursive=True)
@@ -173,6 +173,6 @@ def test_shards_in_an_object_store(collection, memory, pictures, shards):
 
 
 def test_a_store_that_nobody_knows():
-    pytest.importorskip("fsspec", reason="needs fsspec: pip install 'vsepp[remote]'")
+    pytest.importorskip("fsspec", reason="needs fsspec: pip install '.[remote]'")
     with pytest.raises(WrongRequest, match="nosuch://bucket/x cannot be opened"):
         look_at(as_path("nosuch://bucket/x"))

@@ -1,6 +1,6 @@
 """Milvus: an index on a server or a cluster, for collections that outgrow one machine.
 
-pip install "vsepp[milvus]"
+pip install ".[milvus]" in the checkout of vsepp
 
 milvus://HOST:19530/NAME is a server, milvus:FOLDER.db a folder of Milvus Lite.
 """

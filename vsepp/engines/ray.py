@@ -1,6 +1,6 @@
 """Ray Data: the same work on as many machines as a cluster has.
 
-pip install "vsepp[ray]"
+pip install ".[ray]" in the checkout of vsepp
 
 ray://local starts Ray on this machine and for it alone, ray://auto joins the cluster that this machine is part of, and
 ray://HEAD:10001 asks another one. What is done is not Ray's to remember: it is in the collection.

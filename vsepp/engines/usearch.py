@@ -1,6 +1,6 @@
 """usearch: a graph of near neighbours, for collections whose scan takes too long or does not fit.
 
-pip install "vsepp[usearch]"
+pip install ".[usearch]" in the checkout of vsepp
 """
 
 from collections.abc import Iterable, Sequence

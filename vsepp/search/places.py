@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vsepp.errors import WrongRequest, without_password
+from vsepp.plugins import how_to_install
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)  # a single letter is a drive
 CHANGED = ("mtime", "LastModified", "last_modified", "updated", "created")  # as stores call it
@@ -51,7 +52,7 @@ def file_system(path: Path) -> tuple[Any, str]:
     try:
         import fsspec
     except ModuleNotFoundError as error:
-        raise WrongRequest(f'{shown(path)} needs fsspec: pip install "vsepp[remote]"') from error
+        raise WrongRequest(f"{shown(path)} needs fsspec: {how_to_install('remote')}") from error
     try:
         system, name = fsspec.core.url_to_fs(address(path))
     except (ImportError, ValueError) as error:  # no such scheme, or its package is not there

@@ -18,7 +18,6 @@ from vsepp.search.store import Store, StoreKind
 from vsepp.search.workers import LocalWorkers, Workers
 
 INDEXES, STORES, WORKERS = "vsepp.indexes", "vsepp.stores", "vsepp.workers"
-FILE = "file"  # the store that needs no scheme
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)  # a single letter is a drive
 
 

@@ -11,6 +11,7 @@ from typing import IO, Any
 
 from vsepp.data.pictures import SUFFIXES
 from vsepp.errors import WrongRequest
+from vsepp.plugins import how_to_install
 from vsepp.search.walk import File
 
 IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp", "picture", "photo", "bytes", "data")
@@ -44,7 +45,7 @@ def in_parquet(shard: File, file: IO[bytes]) -> Iterator[Held]:
     try:
         from pyarrow.parquet import ParquetFile
     except ModuleNotFoundError as error:
-        raise WrongRequest(f'{shard.path} needs pyarrow: pip install "vsepp[remote]"') from error
+        raise WrongRequest(f"{shard.path} needs pyarrow: {how_to_install('remote')}") from error
     table = ParquetFile(file)
     image, name = _columns(shard, table.schema_arrow)
     number = 0
