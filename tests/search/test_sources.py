@@ -58,6 +58,7 @@ def test_tar_shards(collection, shards, pictures):
     assert [report.done for report in reports] == sorted(report.done for report in reports)
     assert (report.added, report.shards, report.shards_done, report.total) == (41, 2, 2, 42)
     assert [broken.path for broken in report.broken] == [f"{shards}/b.tar/2.jpg"]
+    assert report.skipped == {".json": 1, "hidden file": 1}
     expected = {f"{shards}/a.tar/x/{n}.jpg" for n in range(40)} | {f"{shards}/b.tar/1.PNG"}
     assert set(names(collection)) == expected
     assert names(collection, "in:b.tar") == [f"{shards}/b.tar/1.PNG"]

@@ -4,7 +4,8 @@ What is done is in the collection itself. Killed at any moment, a process loses 
 on, and the next one goes on from there.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -84,7 +85,10 @@ def _store_members(
         ledger.remove(shard.gone)  # before the mark, which goes with them
     ledger.finish(shard.finished())
     report = replace(
-        report, shards_done=report.shards_done + 1, unchanged=report.unchanged + shard.passed_over
+        report,
+        shards_done=report.shards_done + 1,
+        unchanged=report.unchanged + shard.passed_over,
+        skipped=Counter(report.skipped) + Counter(shard.skipped),
     )
     if prune:
         return replace(report, removed=report.removed + len(shard.gone))
@@ -149,6 +153,10 @@ class _OpenShard:
     def gone(self) -> tuple[str, ...]:
         """Known, and not in the shard any more."""
         return self._tally.gone if self._tally else ()
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        return self._tally.skipped if self._tally else {}
 
     def finished(self) -> FinishedShard:
         shard, photos = self.shard, len(self._photos) + self.passed_over

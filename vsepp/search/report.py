@@ -25,7 +25,8 @@ class Report:
     broken: tuple[Broken, ...] = ()
     shards: int = 0
     shards_done: int = 0
-    # Files that are no photos by their suffixes ("" is none), hidden ones and whole folders, by kind.
+    # Files that are no photos by their suffixes ("" is none), hidden ones and whole folders, by kind. What is
+    # in shards is counted when they are opened.
     skipped: Mapping[str, int] = field(default_factory=dict)
 
     @property

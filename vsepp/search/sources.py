@@ -37,7 +37,7 @@ class Part(Protocol):
     @property
     def known(self) -> Mapping[str, Known]: ...
 
-    def files(self) -> Iterator[File | Broken]: ...
+    def files(self) -> Iterator[Item]: ...
 
     def wants(self, file: File | Broken) -> bool: ...
 
@@ -50,7 +50,7 @@ class Run:
     shard: None = None
     known: Mapping[str, Known] = field(default_factory=dict)
 
-    def files(self) -> Iterator[File | Broken]:
+    def files(self) -> Iterator[Item]:
         return iter(self.chosen)
 
     def wants(self, file: File | Broken) -> bool:
@@ -65,7 +65,7 @@ class Shard:
     known: Mapping[str, Known]
     alone: bool = False  # the very file that was asked for: what is wrong with it stops the work
 
-    def files(self) -> Iterator[File | Broken]:
+    def files(self) -> Iterator[Item]:
         """All of them: what is known is counted, too."""
         suffix = suffix_of_shard(self.shard.path)
         assert suffix is not None
