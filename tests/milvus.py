@@ -27,7 +27,7 @@ class MilvusServer:
     def __init__(self, folder, seconds_to_forget=15):
         if not COMMAND.exists():
             pytest.skip(HOW_TO_GET_IT)
-        pytest.importorskip("pymilvus", reason="needs pymilvus: pip install 'vsepp[milvus]'")
+        pytest.importorskip("pymilvus", reason="needs pymilvus: pip install '.[milvus]'")
         self.folder = folder
         self._seconds_to_forget = seconds_to_forget  # a server that was killed; a busy one, too
         self.port = free_port()

@@ -21,7 +21,7 @@ def write_tar(path, members):
 
 
 def write_parquet(path, columns):
-    pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install 'vsepp[remote]'")
+    pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install '.[remote]'")
     from pyarrow.parquet import write_table
 
     write_table(pyarrow.table(columns), path)

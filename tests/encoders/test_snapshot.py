@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -173,6 +174,19 @@ def test_graphs_tell_nothing_of_the_machine_that_made_them(snapshot_folder):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("umask", "expected"), [(0o022, 0o644), (0o077, 0o600)])
+def test_who_may_read_a_snapshot_is_the_umask_s_to_say(snapshot_folder, tmp_path, umask, expected):
+    before = os.umask(umask)
+    try:
+        Snapshot.load(snapshot_folder).save(tmp_path / "copy", graphs=False)
+    finally:
+        os.umask(before)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "copy").iterdir()}
+    assert modes == dict.fromkeys(
+        ("config.json", "tokenizer.json", "model.safetensors", "README.md"), expected
+    )
+
+
 def test_it_loads_elsewhere_without_the_data(snapshot_folder, tmp_path):
     moved = shutil.copytree(snapshot_folder, tmp_path / "moved")
     first, second = Snapshot.load(snapshot_folder), Snapshot.load(moved)

@@ -12,7 +12,7 @@ from tests.models import SCENES
 from tests.serving import Served, write_photos
 from vsepp.errors import Unavailable, WorkFailed, WrongRequest
 
-pytest.importorskip("pymilvus", reason="needs pymilvus: pip install 'vsepp[milvus]'")
+pytest.importorskip("pymilvus", reason="needs pymilvus: pip install '.[milvus]'")
 pytestmark = pytest.mark.slow
 
 
@@ -68,6 +68,41 @@ def test_it_finds_what_a_file_finds(collection, twin, text):
 def test_the_photos_taken_last(collection, twin):
     for text in ("", "in:2020", "before:2019-06", "in:nowhere"):
         assert paths(collection.search(text, k=30)) == paths(twin.search(text, k=30))
+
+
+def test_the_photos_taken_last_cost_few_questions(collection, twin, monkeypatch):
+    calls = []
+    connection = collection._store.index().connection
+    call = connection.call
+    monkeypatch.setattr(
+        connection, "call", lambda method, *a, **k: calls.append(method) or call(method, *a, **k)
+    )
+    expected = paths(twin.search("", k=61))
+    assert paths(collection.search("", k=61)) == expected
+    assert calls == ["query", "query"]  # how many there are, and which
+    photos = collection.photos(hit.key for hit in collection.search("", k=61))
+    assert [photo.path for photo in photos.values()] == expected
+    assert calls == ["query"] * 5  # however many photos
+    monkeypatch.setattr("vsepp.engines.milvus_store.FEW", 30)
+    for text in ("", "in:2020", "before:2019-06"):
+        calls.clear()
+        assert paths(collection.search(text, k=20)) == paths(twin.search(text, k=20))
+        assert len(calls) < 25
+
+
+def test_more_hits_than_milvus_hands_out(collection, monkeypatch):
+    connection = collection._store.index().connection
+    call, asked = connection.call, []
+    monkeypatch.setattr(connection, "call", lambda *a, **k: asked.append((a, k)) or call(*a, **k))
+    assert len(collection.search("a red circle", k=40_000, min_score=-9)) == len(collection)
+    (search,) = [options for (method, *_), options in asked if method == "search"]
+    assert search["limit"] == search["search_params"]["params"]["ef"] == 16_384
+
+
+def test_removing_nothing_costs_nothing(collection, monkeypatch):
+    with collection._store.writing() as ledger:
+        monkeypatch.setattr(ledger._connection, "call", lambda *a, **k: pytest.fail(a[0]))
+        ledger.remove(())
 
 
 def test_more_like_a_photo_and_near_duplicates(collection):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from vsepp.data.collections import open_data
 from vsepp.errors import WrongRequest
 from vsepp.search.photos import Photos, exists
 
-pytest.importorskip("ray.data", reason="needs Ray: pip install 'vsepp[ray]'")
+pytest.importorskip("ray.data", reason="needs Ray: pip install '.[ray]'")
 pytestmark = pytest.mark.slow
 
 TOKEN = {
@@ -80,6 +80,19 @@ def processes(session, name=""):
     return found
 
 
+def addresses(session):
+    """On which a job's processes listen, as /proc/net writes them."""
+    tables = (Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6"))
+    lines = [line.split() for table in tables for line in table]
+    listening = {f"socket:[{line[9]}]": line[1] for line in lines if line[3] == "0A"}
+    found = []
+    for process in processes(session):
+        for descriptor in Path(f"/proc/{process}/fd").glob("*"):
+            with suppress(OSError):  # closed meanwhile
+                found.append(listening.get(str(descriptor.readlink()), ""))
+    return [address.partition(":")[0] for address in found if address]
+
+
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds Ray's processes in /proc")
 def test_a_worker_is_killed_then_the_driver(tmp_path):
     folder, file = tmp_path / "pictures", tmp_path / "photos.vse"
@@ -91,6 +104,9 @@ def test_a_worker_is_killed_then_the_driver(tmp_path):
 
     job = indexing(folder, file, "ray://local?workers=1")
     wait_until(lambda: count(file) > 0)
+    listening = addresses(job.pid)
+    assert len(listening) >= 4  # Ray's store, its node and its workers
+    assert set(listening) <= {"0100007F", "0000000000000000FFFF00000100007F", "0" * 24 + "01000000"}
     before = count(file)
     for worker in processes(job.pid, "MapWorker"):
         os.kill(worker, signal.SIGKILL)

@@ -1,6 +1,8 @@
 """What the tests of searching start from: the model in the box, and scenes as files."""
 
+import os
 import shutil
+import subprocess
 
 import pytest
 
@@ -35,3 +37,17 @@ def collection(scenes, embedder, tmp_path):
     with vsepp.Collection.create(tmp_path / "photos.vse", embedder) as collection:
         collection.add(scenes)
         yield collection
+
+
+@pytest.fixture
+def nobody(tmp_path):
+    """Tests may run as root, who may read everything: go on as somebody who may not."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(0o755)
+    subprocess.run(["chown", "-R", "65534", tmp_path], check=True)
+    os.seteuid(65534)
+    yield
+    os.seteuid(0)

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +55,47 @@ def test_collections_made_before_find_their_model(embedder, tmp_path, identity):
     remembered = replace(model_of(embedder), identity=identity)
     check_model(embedder, remembered, tmp_path / "photos.vse")
     assert find_model(remembered, tmp_path / "photos.vse").folder == embedder.folder
+
+
+def with_negated_captions(folder):
+    """The same weights, and a graph that turns every caption's vector round."""
+    onnx = pytest.importorskip("onnx", reason="needs onnx: pip install '.[train]'")
+    graph = onnx.load(folder / "caption.onnx", load_external_data=False)
+    last = next(n for n in graph.graph.node if "vectors" in n.output)
+    last.output[list(last.output).index("vectors")] = "turned"
+    graph.graph.node.append(onnx.helper.make_node("Neg", ["turned"], ["vectors"]))
+    (folder / "caption.onnx").write_bytes(graph.SerializeToString())
+    return folder
+
+
+def test_another_graph_over_the_same_weights_is_another_model(embedder, copy, tmp_path):
+    remembered = replace(model_of(embedder), folder=copy)
+    turned = vsepp.load(with_negated_captions(copy))
+    assert turned.embed_texts(["red"]) == pytest.approx(-embedder.embed_texts(["red"]))
+    with pytest.raises(WrongRequest, match=r"weights are the same, the ONNX graphs are not"):
+        check_model(turned, remembered, tmp_path / "photos.vse")
+    with pytest.raises(WrongRequest, match=r"has changed since \(the weights are the same"):
+        find_model(remembered, tmp_path / "photos.vse")
+
+
+def test_a_model_is_compared_before_it_is_opened(embedder, copy, tmp_path, monkeypatch):
+    remembered = replace(model_of(embedder), folder=copy)
+    (copy / "tokenizer.json").write_text("another")
+    monkeypatch.setattr("vsepp.search.identity.Embedder", lambda folder: pytest.fail(folder))
+    with pytest.raises(WrongRequest, match="which has changed since"):
+        find_model(remembered, tmp_path / "photos.vse")
+
+
+def test_a_relative_folder_is_not_looked_for_here(embedder, copy, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    remembered = replace(model_of(embedder), folder=Path("copy"))
+    assert (remembered.folder / CONFIG).is_file()
+    with pytest.raises(WrongRequest, match="made with the model in copy, which is not there"):
+        find_model(remembered, tmp_path / "photos.vse")
+
+
+def test_a_folder_with_devices_in_it_is_no_model(embedder, copy, tmp_path):
+    (copy / "model.safetensors").unlink()
+    (copy / "model.safetensors").symlink_to("/dev/zero")
+    with pytest.raises(WrongRequest, match="which is not there any more"):
+        find_model(replace(model_of(embedder), folder=copy), tmp_path / "photos.vse")

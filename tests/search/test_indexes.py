@@ -50,7 +50,7 @@ MARKS = {"milvus": pytest.mark.slow}
 )
 def engine(request):
     if find_spec(request.param.package) is None:
-        pytest.skip(f"needs {request.param.package}: pip install 'vsepp[{request.param.name}]'")
+        pytest.skip(f"needs {request.param.package}: pip install '.[{request.param.name}]'")
     if request.param.name not in plugins.offered():
         pytest.skip("vsepp was installed before it offered this index: pip install -e . again")
     return request.param

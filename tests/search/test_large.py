@@ -10,7 +10,7 @@ from vsepp.search import large
 from vsepp.search.index import ExactIndex
 from vsepp.search.plugins import offered
 
-pytest.importorskip("usearch", reason="needs usearch: pip install 'vsepp[usearch]'")
+pytest.importorskip("usearch", reason="needs usearch: pip install '.[usearch]'")
 if "usearch" not in offered():
     pytest.skip("vsepp was installed before it offered indexes", allow_module_level=True)
 

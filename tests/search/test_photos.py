@@ -52,8 +52,9 @@ def test_what_goes_in_comes_out(photos, tmp_path):
     numbers, metadata, found = again.after(0, 10)
     assert [item.path for item in metadata] == paths
     np.testing.assert_allclose(found, vectors(3), atol=1e-3)  # half precision
-    assert [again.photo(number) for number in numbers] == [photo(path) for path in paths]
-    assert again.photo(99) is None
+    found = again.photos([*numbers, 99])
+    assert list(found) == numbers
+    assert list(found.values()) == [photo(path) for path in paths]
     assert list(again.vectors([*numbers, 99])) == numbers
     assert list(again.looks([99, *numbers]).values()) == [b"\0", b"\1", b"\2"]
     again.close()
@@ -178,8 +179,12 @@ def test_what_is_no_collection_is_said_to_be_none(tmp_path):
     (tmp_path / "notes.txt").write_text("no database " * 100)
     with pytest.raises(WrongRequest, match=r"notes.txt is not a collection"):
         Photos.open(tmp_path / "notes.txt")
-    with pytest.raises(WrongRequest, match=r"vsepp index PHOTOS --into"):
+    with pytest.raises(WrongRequest, match=r"Make one: vsepp index PHOTOS --into .*nowhere.vse"):
         Photos.open(tmp_path / "nowhere.vse")
+    with pytest.raises(
+        WrongRequest, match=r"no collection a dog\. .*vsepp search COLLECTION 'a dog'"
+    ):
+        Photos.open(Path("a dog"))
     connection = sqlite3.connect(tmp_path / "other.db")
     connection.execute("CREATE TABLE things (a)")
     connection.close()

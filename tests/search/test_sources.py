@@ -58,6 +58,7 @@ def test_tar_shards(collection, shards, pictures):
     assert [report.done for report in reports] == sorted(report.done for report in reports)
     assert (report.added, report.shards, report.shards_done, report.total) == (41, 2, 2, 42)
     assert [broken.path for broken in report.broken] == [f"{shards}/b.tar/2.jpg"]
+    assert report.skipped == {".json": 1, "hidden file": 1}
     expected = {f"{shards}/a.tar/x/{n}.jpg" for n in range(40)} | {f"{shards}/b.tar/1.PNG"}
     assert set(names(collection)) == expected
     assert names(collection, "in:b.tar") == [f"{shards}/b.tar/1.PNG"]
@@ -114,21 +115,12 @@ def test_parquet_shards(collection, shards, pictures):
     ]
     write_parquet(shards / "d.parquet", {"words": ["no", "pictures"]})
     with pytest.raises(WrongRequest, match=r"no column of pictures. Expected .*found words"):
-        collection.add(shards)
-
-
-def test_a_folder_of_photos_may_hold_an_archive(collection, shards, pictures):
-    write_tar(shards / "old.tar", {"1.jpg": pictures[0]})
-    (shards / "2.jpg").write_bytes(pictures[1])
-    assert collection.add(shards).added == 1
-    assert collection.add(shards / "old.tar").added == 1
-    with pytest.raises(WrongRequest, match="--prune is for folders"):
-        collection.add(shards / "old.tar", prune=True)
+        collection.add(shards / "d.parquet")
 
 
 @pytest.fixture
 def memory():
-    fsspec = pytest.importorskip("fsspec", reason="needs fsspec: pip install 'vsepp[remote]'")
+    fsspec = pytest.importorskip("fsspec", reason="needs fsspec: pip install '.[remote]'")
     system = fsspec.filesystem("memory")
     yield system
     system.rm("/bucket", recursive=True)
@@ -138,9 +130,11 @@ def test_an_object_store(collection, memory, pictures, shards):
     for number in range(40):
         memory.pipe(f"/bucket/photos/{number // 20}/{number}.jpg", pictures[number])
     memory.pipe("/bucket/photos/bad.jpg", b"no picture")
-    memory.pipe("/bucket/photos/notes.txt", b"no photo")
+    for name in ("notes.txt", "._1.jpg", "@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg", "@eaDir/2.jpg"):
+        memory.pipe(f"/bucket/photos/{name}", pictures[0])
     report = collection.add("memory://bucket/photos")
     assert (report.added, report.total) == (40, 41)
+    assert report.skipped == {".txt": 1, "hidden file": 1, "thumbnail folder": 2}
     assert report.broken[0].path == "memory:/bucket/photos/bad.jpg"
     assert len(names(collection, "in:photos/1")) == 20
     assert collection.add("memory://bucket/photos").unchanged == 40
@@ -148,6 +142,27 @@ def test_an_object_store(collection, memory, pictures, shards):
     memory.pipe("/bucket/photos/1/38.jpg", pictures[50])
     report = collection.add("memory://bucket/photos", prune=True)
     assert (report.changed, report.removed) == (1, 1)
+
+
+def test_photos_here_and_elsewhere_in_one_collection(collection, memory, pictures, tmp_path):
+    here = tmp_path / "photos" / "one"
+    here.mkdir(parents=True)
+    for number in range(4):
+        (here / f"{number}.jpg").write_bytes(pictures[number])
+        memory.pipe(f"/bucket/two/{number}.jpg", pictures[4 + number])
+    assert collection.add(here).added == 4
+    assert collection.add("memory://bucket").added == 4
+    assert collection.folders() == {str(here): 4, "memory:/bucket/two": 4}
+    assert len(collection.search("red", k=20, min_score=-9)) == 8
+    assert len(names(collection, "in:one")) == len(names(collection, "in:two")) == 4
+    assert names(collection, "-in:bucket") == names(collection, "in:photos/one")
+    (here / "0.jpg").unlink()
+    memory.rm("/bucket/two/3.jpg")
+    for place in (here, "memory://bucket"):
+        assert collection.add(place).gone == 1
+        report = collection.add(place, prune=True)
+        assert (report.removed, report.unchanged) == (1, 3)
+    assert len(collection) == 6
 
 
 def test_shards_in_an_object_store(collection, memory, pictures, shards):
@@ -159,6 +174,6 @@ def test_shards_in_an_object_store(collection, memory, pictures, shards):
 
 
 def test_a_store_that_nobody_knows():
-    pytest.importorskip("fsspec", reason="needs fsspec: pip install 'vsepp[remote]'")
+    pytest.importorskip("fsspec", reason="needs fsspec: pip install '.[remote]'")
     with pytest.raises(WrongRequest, match="nosuch://bucket/x cannot be opened"):
         look_at(as_path("nosuch://bucket/x"))

@@ -1,11 +1,12 @@
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from vsepp.errors import WrongRequest
-from vsepp.search.walk import Broken, File, files_below
+from vsepp.search.walk import Broken, File, Skipped, files_below, in_thumbnails
 
 
 def picture(path):
@@ -15,7 +16,12 @@ def picture(path):
 
 
 def names(folder):
-    return [Path(item.path).relative_to(folder).as_posix() for item in files_below(folder)]
+    files = [item for item in files_below(folder) if not isinstance(item, Skipped)]
+    return [Path(item.path).relative_to(folder).as_posix() for item in files]
+
+
+def skipped(folder):
+    return Counter(item.kind for item in files_below(folder) if isinstance(item, Skipped))
 
 
 def test_every_kind_of_picture_at_any_depth_and_nothing_else(tmp_path):
@@ -33,6 +39,24 @@ def test_every_kind_of_picture_at_any_depth_and_nothing_else(tmp_path):
         "x/c.png",
         "x/y/d.webp",
     ]
+    assert skipped(tmp_path) == {
+        ".txt": 1,
+        ".mp4": 1,
+        "": 1,
+        "hidden file": 1,
+        "hidden folder": 1,
+    }
+
+
+def test_thumbnails_of_a_nas_are_no_photos(tmp_path):
+    for name in ("a.jpg", "@eaDir/a.jpg/SYNOPHOTO_THUMB_XL.jpg", "x/@EADIR/b.jpg", "x/b.jpg"):
+        picture(tmp_path / name)
+    assert names(tmp_path) == ["a.jpg", "x/b.jpg"]
+    assert skipped(tmp_path) == {"thumbnail folder": 2}
+    assert names(tmp_path / "@eaDir") == ["a.jpg/SYNOPHOTO_THUMB_XL.jpg"]  # asked for by name
+    assert in_thumbnails(f"{tmp_path}/x/@eaDir/b.jpg", tmp_path)
+    assert not in_thumbnails(f"{tmp_path}/@eaDir/b.jpg", tmp_path / "@eaDir")
+    assert not in_thumbnails(f"{tmp_path}/x/@eaDir", tmp_path)  # a file
 
 
 def test_size_and_time_are_those_of_the_file(tmp_path):
@@ -56,10 +80,12 @@ def test_links_are_followed_and_circles_are_not(tmp_path):
 def test_what_cannot_be_read_is_told(tmp_path):
     (tmp_path / "dangling.jpg").symlink_to(tmp_path / "nothing")
     os.mkfifo(tmp_path / "pipe.jpg")
+    (tmp_path / "to-itself").symlink_to(tmp_path / "to-itself")
     found = list(files_below(tmp_path))
-    assert [type(item) for item in found] == [Broken, Broken]
+    assert [type(item) for item in found] == [Broken, Broken, Broken]
     assert "No such file" in found[0].reason
     assert found[1].reason == "not a file with content"
+    assert "symbolic links" in found[2].reason
 
 
 def test_a_name_that_is_no_text_is_found_all_the_same(tmp_path):

@@ -14,6 +14,10 @@ from vsepp.search.where import Where
         (Where(inside=("2019/beach",)), "/photos/2019/beach", True),
         (Where(inside=("2019/beach",)), "/photos/2019/x/beach", False),
         (Where(inside=("STRASSE",)), "/fotos/Straße", True),
+        (Where(inside=("caf\u00e9",)), "/fotos/cafe\u0301", True),  # as a Mac writes it
+        (Where(inside=("CAFE\u0301",)), "/fotos/caf\u00e9", True),
+        (Where(outside=("caf\u00e9",)), "/fotos/cafe\u0301", False),
+        (Where(inside=("cafe",)), "/fotos/cafe\u0301", False),
         (Where(inside=("a", "b")), "/a/x", False),
         (Where(inside=("a", "b")), "/b/a/x", True),
         (Where(outside=("a",)), "/b/a/x", False),

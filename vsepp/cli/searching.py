@@ -49,16 +49,21 @@ def index(
     """Make photos searchable; called again, it adds what is new or changed."""
     from vsepp.search.collection import Collection
     from vsepp.search.embedder import load
-    from vsepp.search.places import address, check_that_it_is_there
+    from vsepp.search.places import check_that_it_is_there, shown
     from vsepp.search.progress import watched
+    from vsepp.search.report import counted, skipped_as_text
 
     check_that_it_is_there(photos)
     warnings.simplefilter("ignore")  # Pillow's, about odd files: what matters is in the report
     with Collection.open_or_create(into, load(model) if model else None) as collection:
+        for note in collection.notes():
+            say(note)
         report = watched(collection.adding(photos, prune, on))
-        say(f"{len(collection):,} photos in {into}: {report}.")
+        say(f"{counted(len(collection), 'photo')} in {collection.name}: {report}.")
+    if report.skipped:
+        say(f"skipped: {skipped_as_text(report.skipped)}")
     for broken in report.broken:
-        say(f"broken: {address(broken.path)}: {broken.reason}")
+        say(f"broken: {shown(broken.path)}: {broken.reason}")
 
 
 @verb
@@ -94,7 +99,8 @@ def search(
     for note in found.notes():
         say(note)
     if show:
-        say(f"Shown in the browser: {show_page(found)}")
+        page, shown = show_page(found)
+        say(f"{'Shown in the browser' if shown else 'There is no browser to show it in'}: {page}")
     if as_json:
         print(json.dumps(found.as_dict()))
     elif found.hits:

@@ -11,6 +11,7 @@ import typer
 from vsepp import __version__
 from vsepp.cli.voice import complain
 from vsepp.errors import WorkFailed, WrongRequest
+from vsepp.plugins import how_to_install
 
 if TYPE_CHECKING:
     from vsepp.experiments.opening import UseOfData
@@ -76,7 +77,7 @@ def _guarded(function: Verb) -> Verb:
             complain(error)
             raise typer.Exit(1) from error
         except ModuleNotFoundError as error:
-            complain(f'{error}. To train and evaluate: pip install "vsepp[train]"')
+            complain(f"{error}. To train and evaluate: {how_to_install('train')}")
             raise typer.Exit(1) from error
 
     return guarded

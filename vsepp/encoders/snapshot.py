@@ -66,7 +66,6 @@ class Snapshot:
             save_file(weights, folder / WEIGHTS)
         except SafetensorError as error:  # its word for a disk that is full
             raise OSError(f"{folder / WEIGHTS} could not be written ({error})") from error
-        (folder / WEIGHTS).chmod(0o644)  # safetensors lets nobody else read
         self.vocabulary.save(folder / WORDS)
         config = {
             "format": FORMAT,
@@ -75,6 +74,8 @@ class Snapshot:
         }
         text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
         (folder / CONFIG).write_text(text, encoding="utf-8")
+        # safetensors lets nobody else read: whoever may read the rest may read the weights
+        shutil.copymode(folder / CONFIG, folder / WEIGHTS)
         (folder / CARD).write_text(self._card(), encoding="utf-8")
 
     @classmethod

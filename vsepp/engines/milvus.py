@@ -1,6 +1,6 @@
 """Milvus: an index on a server or a cluster, for collections that outgrow one machine.
 
-pip install "vsepp[milvus]"
+pip install ".[milvus]" in the checkout of vsepp
 
 milvus://HOST:19530/NAME is a server, milvus:FOLDER.db a folder of Milvus Lite.
 """
@@ -93,24 +93,28 @@ class MilvusIndex:
             self.connection.call("upsert", self.name, some)
 
     def remove(self, keys: Iterable[str]) -> None:
+        removed = False
         for some in in_groups(keys):
             self.connection.call("delete", self.name, ids=[escaped(key) for key in some])
-        # Some servers do not say when they deleted (2.3): whoever reads next would not wait for it.
-        self.count("", "Strong")
+            removed = True
+        if removed:
+            # Some servers do not say when they deleted (2.3): whoever reads next would not wait for it.
+            self.count("", "Strong")
 
     def search(self, queries: Vectors, k: int, where: Where | None = None) -> list[list[Hit]]:
         # queries (Q, D) -> Q lists, the best first
         found = []
-        for some in in_groups(queries, max(1, MOST_HITS // k)):
+        limit = min(k, MOST_HITS)
+        for some in in_groups(queries, MOST_HITS // limit):
             found += self.connection.call(
                 "search",
                 self.name,
                 data=some,
                 anns_field="vector",
-                limit=min(k, MOST_HITS),
+                limit=limit,
                 filter=expression(where),
                 output_fields=["key", "path"],
-                search_params={"params": {"ef": max(64, k), "nprobe": PROBES}},
+                search_params={"params": {"ef": max(64, limit), "nprobe": PROBES}},
                 consistency_level="Session",
             )
         return [[_hit(row) for row in rows] for rows in found]

@@ -9,13 +9,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import grpc
 from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException, ParamError
 
-from vsepp.errors import Unavailable, WorkFailed, WrongRequest
+from vsepp.errors import Unavailable, WorkFailed, WrongRequest, without_password
 
 PORT = 19530
 IN_A_FOLDER = "photos"
@@ -40,21 +40,23 @@ class Address:
         """//HOST:PORT/NAME is a server; a path is a folder of Milvus Lite, for one collection."""
         if not place.startswith("//"):
             return cls(str(Path(place).expanduser().absolute()), IN_A_FOLDER)
-        url = urlsplit(place)
+        # By hand: a password may hold what means something in a URL.
+        user, _, server = place.removeprefix("//").rpartition("@")
+        url = urlsplit(f"//{server}")
         options = parse_qs(url.query)
+        shown = f"milvus:{without_password(place)}"
         try:
             port = url.port or PORT
         except ValueError as error:
-            raise WrongRequest(f"milvus:{place}: {error}.") from error
+            raise WrongRequest(f"{shown}: {error}.") from error
         if not url.hostname:
-            raise WrongRequest(f"milvus:{place}: expected milvus://HOST:{PORT}/NAME.")
+            raise WrongRequest(f"{shown}: expected milvus://HOST:{PORT}/NAME.")
         host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
         scheme = "https" if "tls" in options else "http"
-        user = f"{url.username}:{url.password or ''}" if url.username else ""
         return cls(
             f"{scheme}://{host}:{port}",
-            _checked(url.path.strip("/"), place),
-            user or os.environ.get("MILVUS_TOKEN", ""),
+            _checked(url.path.strip("/"), shown),
+            _token(user) or os.environ.get("MILVUS_TOKEN", ""),
             options.get("database", [""])[0],
         )
 
@@ -69,10 +71,15 @@ class Address:
         return f"milvus://{self.uri.partition('://')[2]}/{self.name}"
 
 
-def _checked(name: str, place: str) -> str:
+def _token(user: str) -> str:
+    name, _, password = user.partition(":")
+    return f"{unquote(name)}:{unquote(password)}" if name else ""
+
+
+def _checked(name: str, shown: str) -> str:
     if not NAME.fullmatch(name):
         raise WrongRequest(
-            f"milvus:{place}: a collection's name has letters, digits and underscores; {name!r} has "
+            f"{shown}: a collection's name has letters, digits and underscores; {name!r} has "
             f"not. Expected milvus://HOST:{PORT}/NAME, or milvus:FOLDER.db for Milvus Lite."
         )
     return name

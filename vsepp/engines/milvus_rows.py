@@ -7,6 +7,7 @@ expressions may not: control characters, and what is no valid UTF-8.
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pymilvus import CollectionSchema, DataType, MilvusClient
 
 from vsepp.search.remembered import Embedded, Known, Photo
 from vsepp.search.similarity import Vectors
-from vsepp.search.where import Metadata, Where
+from vsepp.search.where import Metadata, Where, folded
 
 LONGEST_KEY, LONGEST_PATH = 512, 16_384  # bytes
 MOST_RUNS = 4_096  # of folder names: those of 90 folders, one in another
@@ -90,7 +91,7 @@ def known_of(row: Mapping[str, Any]) -> Known:
 
 def runs_of_folders(path: str) -> list[str]:
     """What `in:` may ask for; short runs first, should there be too many."""
-    folder = path.replace(os.sep, "/").rpartition("/")[0].casefold()
+    folder = folded(path.replace(os.sep, "/").rpartition("/")[0])
     names = [name for name in escaped(folder).split("/") if name]
     runs = dict.fromkeys(
         "/".join(names[start : start + length])
@@ -104,8 +105,8 @@ def expression(where: Where | None) -> str:
     """A filter as Milvus understands it; empty for none."""
     if not where:
         return ""
-    parts = [f"array_contains(folders, {_run(name)})" for name in where.inside]
-    parts += [f"not array_contains(folders, {_run(name)})" for name in where.outside]
+    parts = [_in_folder(name) for name in where.inside]
+    parts += [f"not {_in_folder(name)}" for name in where.outside]
     if where.after is not None:
         parts.append(f"taken >= {_seconds(where.after)}")
     if where.before is not None:
@@ -144,8 +145,12 @@ def _foreign(code: int) -> str:
     return chr(code if code < 0x80 else 0xDC00 + code)
 
 
-def _run(name: str) -> str:
-    return quoted(escaped(name.casefold().strip("/")))
+def _in_folder(name: str) -> str:
+    run = folded(name)
+    # Before, a Mac's names were kept as they were written: é as two characters.
+    forms = dict.fromkeys((run, unicodedata.normalize("NFD", run)))
+    parts = [f"array_contains(folders, {quoted(escaped(form))})" for form in forms]
+    return parts[0] if len(parts) == 1 else f"({' or '.join(parts)})"
 
 
 def _seconds(time: str) -> int:

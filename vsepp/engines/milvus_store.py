@@ -6,6 +6,7 @@ puts it, and how often, it is there once.
 
 import hashlib
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,10 +23,11 @@ from vsepp.engines.milvus import (
     PATIENCE,
     MilvusIndex,
     check_similarity,
+    in_groups,
 )
 from vsepp.engines.milvus_connection import Address, Connection
 from vsepp.engines.milvus_rows import escaped, expression, unescaped
-from vsepp.errors import WrongRequest
+from vsepp.errors import WrongRequest, without_password
 from vsepp.search.index import Hit
 from vsepp.search.remembered import Embedded, FinishedShard, Known, Model, Photo
 from vsepp.search.similarity import Vectors
@@ -33,6 +35,9 @@ from vsepp.search.where import Where
 
 WRITING = 120.0  # seconds that a job waits for a server that is away
 FORMAT = "1"
+FEW = 1_000  # photos that are fetched to be sorted here
+DAY = 86_400  # seconds
+WINDOWS = (0, 1, 8, 64, 512, 4_096, 32_768)  # days until now
 LONGEST_START = 8  # letters of keys by which a sample is drawn
 SHARD_NUMBERS = ("size", "modified", "photos", "broken")
 EARLIEST, LATEST = (int(np.datetime64(t, "s").astype(int)) for t in ("0001", "9999-12-31T23:59:59"))
@@ -73,7 +78,8 @@ class MilvusStore:
         address = Address.of(place)
         if not cls.exists(place):
             raise WrongRequest(
-                f"There is no collection {address}. Make one: vsepp index PHOTOS --into milvus:{place}"
+                f"There is no collection {address}. Make one: vsepp index PHOTOS --into "
+                f"milvus:{without_password(place)}"
             )
         index = MilvusIndex(Connection(address, PATIENCE))
         described = index.connection.call("describe_collection", address.name)
@@ -91,9 +97,9 @@ class MilvusStore:
     def index(self) -> MilvusIndex:
         return self._index
 
-    def photo(self, key: str) -> Photo | None:
-        rows = self._index.rows([key], milvus_rows.PHOTO)
-        return milvus_rows.photo_of(rows[key]) if rows else None
+    def photos(self, keys: Iterable[str]) -> dict[str, Photo]:
+        rows = self._index.rows(keys, milvus_rows.PHOTO)
+        return {key: milvus_rows.photo_of(row) for key, row in rows.items()}
 
     def vectors(self, keys: Iterable[str]) -> dict[str, Vectors]:
         rows = self._index.rows(keys, ["vector"])
@@ -121,28 +127,43 @@ class MilvusStore:
         return np.array(vectors, dtype=np.float32).reshape(-1, self.model.dim)
 
     def newest(self, where: Where, count: int) -> list[Hit]:
-        """Milvus does not sort: from which second on there are enough is found by counting."""
+        """Milvus does not sort: from which time on there are enough is found by counting."""
         allowed = expression(where)
-        count = min(count, self._index.count(allowed), MOST_HITS)
+        there = self._index.count(allowed)
+        count = min(count, there, MOST_HITS)
         if not count:
             return []
-        early, late = EARLIEST, LATEST
-        while early < late:
-            middle = (early + late + 1) // 2
-            if self._index.count(_since(middle, allowed)) >= count:
-                early = middle
-            else:
-                late = middle - 1
+        if there > max(count, FEW):
+            allowed = _since(self._since_enough(count, allowed), allowed)
         rows = self._index.connection.call(
             "query",
             self._index.name,
-            filter=_since(early, allowed),
+            filter=allowed,
             output_fields=["key", "path", "taken"],
             limit=MOST_HITS,
             consistency_level="Session",
         )
         rows = sorted(rows, key=lambda row: (-row["taken"], row["key"]))[:count]
         return [Hit(row["key"], 0.0, Path(unescaped(row["path"]))) for row in rows]
+
+    def _since_enough(self, count: int, allowed: str) -> int:
+        """A second since which at least `count` photos were taken, and few more."""
+        early, late, now = EARLIEST, LATEST, int(time.time())
+        for days in WINDOWS:
+            found = self._index.count(_since(now - days * DAY, allowed))
+            if count <= found <= max(count, FEW):
+                return now - days * DAY
+            if found > count:
+                early = now - days * DAY
+                break
+            late = now - days * DAY
+        while early < late:
+            middle = (early + late + 1) // 2
+            found = self._index.count(_since(middle, allowed))
+            if count <= found <= max(count, FEW):
+                return middle
+            early, late = (middle, late) if found >= count else (early, middle - 1)
+        return early
 
     def folders(self) -> dict[str, int]:
         """Milvus does not group: those of as many photos as it hands out at once."""
@@ -191,7 +212,14 @@ class MilvusLedger:
         )
 
     def remove(self, paths: Iterable[str]) -> None:
-        self._index.remove(map(key_of, paths))
+        """A shard that lacks some of its photos is not finished any more."""
+        removed = list(paths)
+        folders = {Path(path).parent for path in removed}
+        shards = {key_of(str(one)) for folder in folders for one in (folder, *folder.parents)}
+        if shards and self._connection.call("has_collection", self._shards):
+            for some in in_groups(sorted(shards)):
+                self._connection.call("delete", self._shards, ids=some)
+        self._index.remove(map(key_of, removed))
 
     def finished(self, place: str) -> dict[str, FinishedShard]:
         if not self._connection.call("has_collection", self._shards):

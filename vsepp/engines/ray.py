@@ -1,14 +1,14 @@
 """Ray Data: the same work on as many machines as a cluster has.
 
-pip install "vsepp[ray]"
+pip install ".[ray]" in the checkout of vsepp
 
-ray://local starts Ray on this machine, ray://auto joins the cluster that this machine is part of, and
+ray://local starts Ray on this machine and for it alone, ray://auto joins the cluster that this machine is part of, and
 ray://HEAD:10001 asks another one. What is done is not Ray's to remember: it is in the collection.
 """
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it talks into our progress
 
 import ray
+from ray._private import ray_constants
 from ray.exceptions import RayError
 
 from vsepp.engines.ray_actors import Asked, batches, conducted
@@ -23,6 +24,7 @@ from vsepp.errors import Unavailable, WorkFailed, WrongRequest
 from vsepp.search.workers import Task
 
 HERE = ("local", "auto")
+CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 TRIES = 2
 ASKED = {"workers": int, "cpus": int, "gpus": float}
 
@@ -75,7 +77,8 @@ def _connect(address: str) -> None:
         quiet["include_dashboard"] = False
     for left in reversed(range(TRIES)):  # a busy head may take too long to make room for us
         try:
-            ray.init(address if address in HERE else f"ray://{address}", **quiet)
+            with _on_loopback() if address == "local" else nullcontext():
+                ray.init(address if address in HERE else f"ray://{address}", **quiet)
             return
         except (ConnectionError, RayError, RuntimeError) as error:
             if not left:
@@ -83,6 +86,26 @@ def _connect(address: str) -> None:
                     f"There is no Ray at ray://{address} ({_first_line(error)}). `ray start --head` "
                     "starts one there; ray://local starts one here."
                 ) from error
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Keep a Ray that is started here to this machine: it runs whatever code it is sent.
+
+    It listens on every interface, whatever address it is given, except where Ray supports no clusters
+    (macOS, Windows): let it take this machine for one of those.
+    """
+    before = os.environ.get(CLUSTERS), ray_constants.ENABLE_RAY_CLUSTER
+    os.environ[CLUSTERS] = "0"  # for the processes that it starts
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before[1]
+        if before[0] is None:
+            del os.environ[CLUSTERS]
+        else:
+            os.environ[CLUSTERS] = before[0]
 
 
 @contextmanager

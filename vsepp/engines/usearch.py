@@ -1,6 +1,6 @@
 """usearch: a graph of near neighbours, for collections whose scan takes too long or does not fit.
 
-pip install "vsepp[usearch]"
+pip install ".[usearch]" in the checkout of vsepp
 """
 
 from collections.abc import Iterable, Sequence
@@ -121,8 +121,11 @@ class UsearchIndex:
         """The rows name the graph that belongs to them: replacing their file replaces both."""
         version = uuid4().hex
         with self._turn:
-            self._graph.save(str(self._graph_file(version)))
+            graph = self._graph_file(version)
+            graph.touch(0o600)  # as private as the collection: the rows hold paths
+            self._graph.save(str(graph))
             draft = self.file.with_name(f"{self.file.name}.draft")
+            draft.touch(0o600)
             with draft.open("wb") as file:
                 np.savez(file, version=version, **self._rows.arrays())
             draft.replace(self.file)

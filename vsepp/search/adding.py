@@ -4,46 +4,22 @@ What is done is in the collection itself. Killed at any moment, a process loses 
 on, and the next one goes on from there.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from vsepp.errors import WrongRequest
 from vsepp.search.embedding import Made, Tally
-from vsepp.search.places import address, is_gone
+from vsepp.search.inventory import Inventory
+from vsepp.search.places import can_be_read, shown
 from vsepp.search.remembered import FinishedShard, Known
-from vsepp.search.sources import Found, Part, Shard, look_at, looks_the_same, runs
+from vsepp.search.report import Report, skipped_as_text
+from vsepp.search.sources import Found, Part, Shard, look_at, runs
 from vsepp.search.store import Ledger
-from vsepp.search.walk import Broken, File
+from vsepp.search.walk import File
 from vsepp.search.workers import Task, Workers
-
-
-@dataclass(frozen=True)
-class Report:
-    """What has been done so far with the `total` photos that were found.
-
-    What is in shards is counted as it is found: `total` grows with the shards that are done.
-    """
-
-    total: int
-    added: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    removed: int = 0
-    gone: int = 0  # from the folder, and still in the collection
-    broken: tuple[Broken, ...] = ()
-    shards: int = 0
-    shards_done: int = 0
-
-    @property
-    def done(self) -> int:
-        return self.added + self.changed + self.unchanged + len(self.broken)
-
-    def __str__(self) -> str:
-        parts = {name: getattr(self, name) for name in ("added", "changed", "unchanged", "removed")}
-        parts["gone (--prune drops what is gone)"] = self.gone
-        parts["broken"] = len(self.broken)
-        return ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
 
 
 def adding(
@@ -51,46 +27,80 @@ def adding(
 ) -> Iterator[Report]:
     """A report before the first batch and after every one; the last report is the final one."""
     found = look_at(place)
-    if found.shards:
-        yield from _shards(ledger, task, place, found, prune, workers)
-    else:
-        yield from _files(ledger, task, place, found, prune, workers)
+    inventory = Inventory(ledger, place, found, prune)
+    if not found.files and not found.shards:
+        raise WrongRequest(_nothing(place, found, prune and bool(inventory.known)))
+    files = inventory.new_files()
+    shards = {s.path: _OpenShard(s, inventory.inside(s)) for s in inventory.unfinished()}
+    report = inventory.first_report(len(files))
+    yield report
+    parts = _parts(list(files.values()), shards, place)
+    for made in workers.map(task, parts) if files or shards else ():
+        if made.shard is None:
+            report = _store_files(made, ledger, report, inventory.known, files)
+        else:
+            report = _store_members(made, ledger, report, shards[made.shard.path], prune)
+        report = replace(report, total=report.done + len(files))
+        yield report
+    gone = inventory.gone()
+    if prune:
+        ledger.remove(gone)
+        yield replace(report, removed=report.removed + len(gone))
+    elif gone:
+        yield replace(report, gone=report.gone + len(gone))
     ledger.settle()
 
 
-# ---- a folder of photos ---------------------------------------------------------------------
+def _nothing(place: Path, found: Found, could_be_pruned: bool) -> str:
+    skipped = f", only {skipped_as_text(found.skipped)}" if found.skipped else ""
+    unsure = " Is the disk there? Nothing was removed." if could_be_pruned else ""
+    return f"There are no photos below {shown(place)}{skipped}.{unsure}"
 
 
-def _files(
-    ledger: Ledger, task: Task, place: Path, found: Found, prune: bool, workers: Workers
-) -> Iterator[Report]:
-    known = ledger.below(str(place))
-    if not found.files:
-        raise WrongRequest(
-            f"There are no photos below {address(place)}."
-            + (" Is the disk there? Nothing was removed." if prune and known else "")
-        )
-    waiting = [file for file in found.files if not looks_the_same(file, known)]
-    unchanged = len(found.files) - len(waiting)
-    total = len(found.files) + len(found.broken)
-    report = Report(total, unchanged=unchanged, broken=tuple(found.broken))
-    yield report
-    for made in workers.map(task, runs(waiting)) if waiting else ():
-        _store(made, ledger, known)
-        report = _counted(report, made, known)
-        yield report
-    gone = [path for path in known.keys() - {file.path for file in found.files} if is_gone(path)]
+def _parts(files: list[File], shards: dict[str, "_OpenShard"], place: Path) -> Iterator[Part]:
+    opened = [Shard(s.shard, s.known, alone=path == str(place)) for path, s in shards.items()]
+    return chain(runs(files), opened)
+
+
+def _store_files(
+    made: Made, ledger: Ledger, report: Report, known: dict[str, Known], waiting: dict[str, File]
+) -> Report:
+    """What came before, from a worker that died, is not counted again."""
+    _store(made, ledger, known)
+    photos = [item for item in made.photos if waiting.pop(str(item[0].path), None)]
+    broken = [item for item in made.broken if waiting.pop(item.path, None)]
+    return _counted(report, replace(made, photos=photos, broken=broken), known)
+
+
+def _store_members(
+    made: Made, ledger: Ledger, report: Report, shard: "_OpenShard", prune: bool
+) -> Report:
+    """A shard that is done is written down, and not opened again unless it changes."""
+    was_done = shard.is_done()
+    _store(made, ledger, shard.known)
+    report = _counted(report, shard.fresh(made), shard.known)
+    if was_done or not shard.is_done():
+        return report
+    if prune and shard.gone:
+        ledger.remove(shard.gone)  # before the mark, which goes with them
+    ledger.finish(shard.finished())
+    report = replace(
+        report,
+        shards_done=report.shards_done + 1,
+        unchanged=report.unchanged + shard.passed_over,
+        skipped=Counter(report.skipped) + Counter(shard.skipped),
+    )
     if prune:
-        ledger.remove(gone)
-        yield replace(report, removed=len(gone))
-    elif gone:
-        yield replace(report, gone=len(gone))
+        return replace(report, removed=report.removed + len(shard.gone))
+    return replace(report, gone=report.gone + len(shard.gone))
 
 
 def _store(made: Made, ledger: Ledger, known: dict[str, Known]) -> None:
     ledger.put(made.photos)
-    # What once was a photo and now is none must not be found as what it was.
-    ledger.remove(item.path for item in made.broken if item.path in known)
+    # What once was a photo and now is none must not be found as what it was; a disk may be away.
+    broken = [item.path for item in made.broken if item.path in known]
+    if former := [path for path in broken if made.shard or can_be_read(path)]:
+        ledger.remove(former)
 
 
 def _counted(report: Report, made: Made, known: dict[str, Known]) -> Report:
@@ -111,49 +121,7 @@ def _counted(report: Report, made: Made, known: dict[str, Known]) -> Report:
     )
 
 
-# ---- shards ---------------------------------------------------------------------------------
-
-
-def _shards(
-    ledger: Ledger, task: Task, place: Path, found: Found, prune: bool, workers: Workers
-) -> Iterator[Report]:
-    """A shard that is done is written down, and not opened again unless it changes."""
-    if prune:
-        raise WrongRequest("--prune is for folders of photos. Index shards into a new collection.")
-    finished = ledger.finished(str(place))
-    waiting = [shard for shard in found.shards if not _is_finished(shard, finished)]
-    counted = {shard.path: _Counted(shard, ledger.below(shard.path)) for shard in waiting}
-    report = Report(
-        0,
-        unchanged=sum(shard.photos for shard in finished.values() if shard.path not in counted),
-        broken=tuple(found.broken),
-        shards=len(found.shards),
-        shards_done=len(found.shards) - len(waiting),
-    )
-    yield replace(report, total=report.done)
-    parts: list[Part] = [Shard(shard.shard, shard.known) for shard in counted.values()]
-    for made in workers.map(task, parts) if parts else ():
-        assert made.shard is not None
-        shard = counted[made.shard.path]
-        _store(made, ledger, shard.known)
-        report = _counted(report, shard.fresh(made), shard.known)
-        if shard.is_done():
-            ledger.finish(shard.finished())
-            report = replace(
-                report,
-                shards_done=report.shards_done + 1,
-                unchanged=report.unchanged + shard.passed_over,
-            )
-            del counted[made.shard.path]
-        yield replace(report, total=report.done)
-
-
-def _is_finished(shard: File, finished: dict[str, FinishedShard]) -> bool:
-    before = finished.get(shard.path)
-    return before is not None and (before.size, before.modified) == (shard.size, shard.modified)
-
-
-class _Counted:
+class _OpenShard:
     """What has come of a shard: in any order, and twice where a worker died."""
 
     def __init__(self, shard: File, known: dict[str, Known]) -> None:
@@ -180,6 +148,15 @@ class _Counted:
     @property
     def passed_over(self) -> int:
         return self._tally.members - self._tally.wanted if self._tally else 0
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        """Known, and not in the shard any more."""
+        return self._tally.gone if self._tally else ()
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        return self._tally.skipped if self._tally else {}
 
     def finished(self) -> FinishedShard:
         shard, photos = self.shard, len(self._photos) + self.passed_over

@@ -1,6 +1,6 @@
 """Photos made searchable: in one file or in a database, searched with words, photos or both."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ import numpy as np
 
 from vsepp.data.pictures import Picture
 from vsepp.errors import WrongRequest
-from vsepp.search.adding import Report, adding
+from vsepp.search.adding import adding
 from vsepp.search.captions import best_captions
 from vsepp.search.compose import question
 from vsepp.search.cutoff import Cutoffs
@@ -26,6 +26,7 @@ from vsepp.search.places import as_path
 from vsepp.search.plugins import create_store, open_store, open_workers, store_exists
 from vsepp.search.query import Query, understood
 from vsepp.search.remembered import Photo
+from vsepp.search.report import Report
 from vsepp.search.similarity import Vectors
 from vsepp.search.store import Store
 from vsepp.search.suspects import Suspect
@@ -77,6 +78,10 @@ class Collection:
         """The same as a path: the file, where it is one."""
         return Path(self.name)
 
+    def notes(self) -> list[str]:
+        """What its users should know about where it lies."""
+        return self._store.notes() if isinstance(self._store, FileStore) else []
+
     @property
     def embedder(self) -> Embedder:
         with self._loading:
@@ -89,7 +94,11 @@ class Collection:
 
     def photo(self, key: str) -> Photo | None:
         """What is known of a photo, or None where there is none with this key."""
-        return self._store.photo(key)
+        return self.photos([key]).get(key)
+
+    def photos(self, keys: Iterable[str]) -> dict[str, Photo]:
+        """What is known of several, by key: of those that are still there."""
+        return self._store.photos(keys)
 
     def folders(self) -> dict[str, int]:
         """Folders with photos in them, and how many there are: those of their folders apart."""

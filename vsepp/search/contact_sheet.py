@@ -1,8 +1,12 @@
 """Hits as one HTML file with its thumbnails inside, for `vsepp search --open`."""
 
 import base64
+import os
+import sys
 import tempfile
+import time
 import webbrowser
+from contextlib import suppress
 from html import escape
 from io import BytesIO
 from pathlib import Path
@@ -11,9 +15,14 @@ from vsepp.data.pictures import open_picture
 from vsepp.errors import WorkFailed
 from vsepp.search.found import Found
 from vsepp.search.index import Hit
+from vsepp.search.places import address, is_elsewhere
 from vsepp.search.suspects import Suspect
 
 SIDE = 320  # pixels of a thumbnail's longer side
+GONE = '<span class="gone">This photo is gone.</span>'
+ELSEWHERE = '<span class="gone">This photo is on another machine.</span>'
+PREFIX = "vsepp-hits-"
+KEPT = 24 * 3600  # seconds that a page is kept for the browser to load it again
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -42,12 +51,31 @@ FIGURE = """<figure>
 </figure>"""
 
 
-def show(found: Found) -> Path:
-    """Write the page to a temporary file and open it in the browser."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".html", delete=False) as file:
+def show(found: Found) -> tuple[Path, bool]:
+    """Write the page to a temporary file and open it in the browser; False where there is none.
+
+    The file is for its owner alone; a day later the next one takes its place.
+    """
+    _remove_old_pages()
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", prefix=PREFIX, suffix=".html", delete=False
+    ) as file:
         file.write(contact_sheet(found))
-    webbrowser.open(Path(file.name).as_uri())
-    return Path(file.name)
+    page = Path(file.name)
+    return page, has_screen() and webbrowser.open(page.as_uri())
+
+
+def has_screen() -> bool:
+    """Without one, a browser inside the terminal would be started."""
+    named = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    return named or sys.platform in ("darwin", "win32")
+
+
+def _remove_old_pages() -> None:
+    for page in Path(tempfile.gettempdir()).glob(f"{PREFIX}*.html"):
+        with suppress(OSError):  # somebody else's
+            if page.lstat().st_mtime < time.time() - KEPT:
+                page.unlink()
 
 
 def contact_sheet(found: Found) -> str:
@@ -60,11 +88,13 @@ def contact_sheet(found: Found) -> str:
 
 
 def _figure(hit: Hit) -> str:
+    elsewhere = is_elsewhere(hit.path)
+    link = escape(address(hit.path)) if elsewhere else hit.path.absolute().as_uri()
     return FIGURE.format(
-        link=hit.path.absolute().as_uri(),
-        picture=_thumbnail(hit.path),
+        link=_printable(link),
+        picture=ELSEWHERE if elsewhere else _thumbnail(hit.path),
         score=hit.score,
-        path=escape(_printable(str(hit.path))),
+        path=escape(_printable(address(hit.path))),
     )
 
 
@@ -72,7 +102,7 @@ def _thumbnail(path: Path) -> str:
     try:
         picture = open_picture(Suspect(path), SIDE)
     except WorkFailed:
-        return '<span class="gone">This photo is gone.</span>'
+        return GONE
     picture.thumbnail((SIDE, SIDE))
     data = BytesIO()
     picture.save(data, "JPEG", quality=80)

@@ -1,7 +1,6 @@
 """A snapshot's ONNX graphs on onnxruntime: pictures and texts -> vectors, without torch."""
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import islice
@@ -12,7 +11,6 @@ from typing import Any
 from weakref import finalize
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 from PIL import Image
 from rich.console import Console
@@ -24,13 +22,13 @@ from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import IN_THE_BOX as IN_THE_BOX
 from vsepp.encoders.architecture import read_config
 from vsepp.errors import WrongRequest
+from vsepp.search.graphs import open_graph
 from vsepp.search.likely_words import LikelyWords
 from vsepp.search.similarity import unit
 
 Vectors = NDArray[np.float32]
 TEXTS, PICTURES = 32, 16  # at once; what a net makes of more pictures leaves the caches
 FILES = ("config.json", "tokenizer.json", "image.onnx", "caption.onnx", "model.safetensors")
-DEVICES = ("CUDAExecutionProvider", "CPUExecutionProvider")  # the first that is there
 
 
 class Embedder:
@@ -46,8 +44,8 @@ class Embedder:
                 "or was told to make none (graphs=false). Snapshot.load(folder).save(folder) adds them."
             )
         self.vocabulary = Vocabulary.load(self.folder / "tokenizer.json")
-        self._image = _session(graphs[0], spinning=False)
-        self._caption = _session(graphs[1])
+        self._image = open_graph(graphs[0], {"images"}, spinning=False)
+        self._caption = open_graph(graphs[1], {"words", "lengths"})
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A model travels with its files: whoever gets it needs none of them."""
@@ -122,18 +120,6 @@ def _decoded_if_open(picture: Picture) -> Picture:
     if isinstance(picture, Image.Image):
         picture.load()
     return picture
-
-
-def _session(graph: Path, spinning: bool = True) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    # What other libraries go by, and what Ray sets for each of its workers; 0: all cores.
-    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
-    if not spinning:
-        # Threads would wait for work by turning in circles, on cores that decode the next photos.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    there = onnxruntime.get_available_providers()
-    chosen = [name for name in DEVICES if name in there]
-    return onnxruntime.InferenceSession(str(graph), options, providers=chosen)
 
 
 def _arrived(files: dict[str, bytes]) -> Embedder:

@@ -1,7 +1,8 @@
 """Files -> photos with their vectors: the task that workers are given."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby, islice
 
@@ -13,7 +14,7 @@ from vsepp.search.embedder import Embedder
 from vsepp.search.reading import Read, read
 from vsepp.search.remembered import Embedded, Photo
 from vsepp.search.sources import Part
-from vsepp.search.walk import Broken, File
+from vsepp.search.walk import Broken, File, Skipped
 
 MadeBefore = Callable[[Photo], Embedded | None]
 PIECE = 8  # files that a thread reads in one go: the threads are through at nearly the same time
@@ -33,10 +34,12 @@ class Made:
 
 @dataclass(frozen=True)
 class Tally:
-    """How many pictures a shard holds, and how many of them were not known."""
+    """How many pictures a shard holds, how many of them were not known, and what else there is to say."""
 
     members: int
     wanted: int
+    gone: tuple[str, ...] = ()  # known, and not in it any more
+    skipped: Mapping[str, int] = field(default_factory=dict)  # by kind
 
 
 def nothing_is_known(photo: Photo) -> None:
@@ -98,7 +101,7 @@ def _pieces(parts: Iterable[Part]) -> Iterator[_Piece]:
         if part.shard is not None:
             yield from _pieces_of_shard(part.shard, part)
         else:
-            files = part.files()
+            files = (file for file in part.files() if not isinstance(file, Skipped))
             while items := list(islice(files, PIECE)):
                 yield _Piece(items)
 
@@ -106,7 +109,11 @@ def _pieces(parts: Iterable[Part]) -> Iterator[_Piece]:
 def _pieces_of_shard(shard: File, part: Part) -> Iterator[_Piece]:
     members, wanted = set(), 0
     items: list[File | Broken] = []
+    skipped: Counter[str] = Counter()
     for file in part.files():
+        if isinstance(file, Skipped):
+            skipped[file.kind] += 1
+            continue
         if file.path not in members and part.wants(file):
             items.append(file)
             wanted += 1
@@ -114,7 +121,8 @@ def _pieces_of_shard(shard: File, part: Part) -> Iterator[_Piece]:
         if len(items) == PIECE:
             yield _Piece(items, shard)
             items = []
-    yield _Piece(items, shard, Tally(len(members), wanted))
+    gone = tuple(part.known.keys() - members)
+    yield _Piece(items, shard, Tally(len(members), wanted, gone, skipped))
 
 
 def _batches(pieces: Iterable[_Piece]) -> Iterator[_Piece]:

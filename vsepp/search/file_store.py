@@ -47,14 +47,20 @@ class FileStore:
     def model(self) -> Model:
         return self._photos.model
 
+    def notes(self) -> list[str]:
+        if self._photos.has_wal:
+            return []
+        return [f"{self.name} is on a network disk: searches wait while photos are being written."]
+
     def __len__(self) -> int:
         return len(self._photos)
 
     def index(self) -> Index:
         return self._live.current()
 
-    def photo(self, key: str) -> Photo | None:
-        return next(map(self._photos.photo, _numbers([key])), None)
+    def photos(self, keys: Iterable[str]) -> dict[str, Photo]:
+        found = self._photos.photos(_numbers(keys))
+        return {str(number): photo for number, photo in found.items()}
 
     def vectors(self, keys: Iterable[str]) -> dict[str, Vectors]:
         found = self._photos.vectors(_numbers(keys))

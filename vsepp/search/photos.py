@@ -12,7 +12,7 @@ from threading import Lock
 
 import numpy as np
 
-from vsepp.errors import WrongRequest
+from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.search.remembered import Embedded, FinishedShard, Known, Model, Photo
 from vsepp.search.similarity import Vectors
 from vsepp.search.sqlite_file import (
@@ -20,12 +20,19 @@ from vsepp.search.sqlite_file import (
     SHARDS,
     SLASH,
     bring_up_to_date,
+    choose_journal,
     count_in_folders,
+    created,
     exists,
     folder_of,
+    folders_above,
+    has_table,
+    how_to_make_one,
     is_empty,
+    journal_of,
     only,
     opened,
+    read_model,
     said_plainly,
     transaction,
 )
@@ -48,8 +55,7 @@ class Photos:
     @classmethod
     def create(cls, path: Path, model: Model) -> "Photos":
         """A new file; one that a killed process left without content is taken over."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with opened(path, "rwc") as connection:
+        with created(path) as connection:
             if not is_empty(connection):
                 raise WrongRequest(f"{path} exists already. Choose another name, or add to it.")
             connection.executescript(SCHEMA)
@@ -63,20 +69,24 @@ class Photos:
     @classmethod
     def open(cls, path: Path) -> "Photos":
         if not exists(path):
-            raise WrongRequest(
-                f"There is no collection {path}. Make one: vsepp index PHOTOS --into {path}"
-            )
-        with opened(path, "rw") as connection:
+            raise WrongRequest(f"There is no collection {path}. {how_to_make_one(path)}")
+        with opened(path) as connection:
             bring_up_to_date(path, connection)
-            row = connection.execute("SELECT identity, folder, dim, similarity FROM model")
-            identity, folder, dim, similarity = row.fetchone()
-        return cls(path, connection, Model(identity, Path(os.fsdecode(folder)), dim, similarity))
+            choose_journal(path, connection)
+            model = read_model(path, connection)
+        return cls(path, connection, model)
 
     def close(self) -> None:
         with self._turn:
             self._shared.close()
 
     # ---- reading ----------------------------------------------------------------------------
+
+    @property
+    def has_wal(self) -> bool:
+        """Whether others read while one writes."""
+        with self._connection() as connection:
+            return journal_of(connection) == "wal"
 
     def version(self) -> int:
         """Another number whenever another connection has written."""
@@ -102,14 +112,15 @@ class Photos:
         metadata = [Metadata(os.fsdecode(path), taken) for _, path, taken, _ in rows]
         return [row[0] for row in rows], metadata, self._unpacked([row[3] for row in rows])
 
-    def photo(self, number: int) -> Photo | None:
+    def photos(self, numbers: Iterable[int]) -> dict[int, Photo]:
+        """Of those that are still there."""
+        query = (
+            "SELECT number, path, size, modified, taken, width, height, content "
+            "FROM photos WHERE number = ?"
+        )
         with self._connection() as connection:
-            row = connection.execute(
-                "SELECT path, size, modified, taken, width, height, content "
-                "FROM photos WHERE number = ?",
-                (number,),
-            ).fetchone()
-        return Photo(Path(os.fsdecode(row[0])), *row[1:]) if row else None
+            rows = [connection.execute(query, (number,)).fetchone() for number in numbers]
+        return {row[0]: Photo(Path(os.fsdecode(row[1])), *row[2:]) for row in rows if row}
 
     def vectors(self, numbers: Iterable[int]) -> dict[int, Vectors]:
         """Of those photos that are still there, (D,) each."""
@@ -175,7 +186,8 @@ class Photos:
     def finished(self, place: Path) -> dict[str, FinishedShard]:
         """The shards in a folder that need not be looked at again, unless they have changed."""
         with self._connection() as connection:
-            connection.execute(SHARDS)
+            if not has_table(connection, "shards"):
+                return {}
             rows = connection.execute(
                 f"SELECT path, size, modified, photos, broken FROM shards WHERE {BELOW}",
                 _edges(place),
@@ -191,16 +203,23 @@ class Photos:
             more: Counter[bytes] = Counter()
             for photo, embedded in photos:
                 path = os.fsencode(photo.path)
-                more[folder_of(path)] += 1 - _remove(connection, path)
-                _insert(connection, path, photo, embedded)
+                if not _was_only_touched(connection, path, photo):
+                    more[folder_of(path)] += 1 - _remove(connection, path)
+                    _insert(connection, path, photo, embedded)
             count_in_folders(connection, more)
 
     def remove(self, paths: Iterable[str]) -> None:
+        """A shard that lacks some of its photos is not finished any more."""
+        if not (removed := [os.fsencode(path) for path in paths]):
+            return
         with self._transaction() as connection:
             fewer: Counter[bytes] = Counter()
-            for path in map(os.fsencode, paths):
+            for path in removed:
                 fewer[folder_of(path)] -= _remove(connection, path)
             count_in_folders(connection, fewer)
+            connection.execute(SHARDS)
+            shards = {folder for path in fewer for folder in folders_above(path)}
+            connection.executemany("DELETE FROM shards WHERE path = ?", ((s,) for s in shards))
 
     def finish(self, shard: FinishedShard) -> None:
         with self._transaction() as connection:
@@ -224,6 +243,12 @@ class Photos:
             yield connection
 
     def _unpacked(self, packed: list[bytes]) -> Vectors:
+        size = self.model.dim * STORED.itemsize
+        if any(not isinstance(one, bytes) or len(one) != size for one in packed):
+            raise WorkFailed(
+                f"{self.path} is damaged: not every vector has {self.model.dim} numbers. Index the "
+                "photos anew into another file."
+            )
         numbers = np.frombuffer(b"".join(packed), dtype=STORED)
         return numbers.reshape(-1, self.model.dim).astype(np.float32)
 
@@ -236,6 +261,15 @@ def _insert(connection: sqlite3.Connection, path: bytes, photo: Photo, embedded:
     ).lastrowid
     packed = embedded.vector.astype(STORED).tobytes()
     connection.execute("INSERT INTO vectors VALUES (?, ?, ?)", (number, packed, embedded.look))
+
+
+def _was_only_touched(connection: sqlite3.Connection, path: bytes, photo: Photo) -> bool:
+    """A file with another time and nothing else new keeps its number: bookmarks go on working."""
+    touched = connection.execute(
+        "UPDATE photos SET modified = ? WHERE path = ? AND content = ? AND taken = ?",
+        (photo.modified, path, photo.content, photo.taken),
+    )
+    return touched.rowcount > 0
 
 
 def _remove(connection: sqlite3.Connection, path: bytes) -> int:

@@ -10,7 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from vsepp.errors import WrongRequest
+from vsepp.errors import WrongRequest, without_password
+from vsepp.plugins import how_to_install
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)  # a single letter is a drive
 CHANGED = ("mtime", "LastModified", "last_modified", "updated", "created")  # as stores call it
@@ -30,6 +31,11 @@ def address(path: Path | str) -> str:
     return str(path) if match is None else f"{match[1]}://{match[2]}"
 
 
+def shown(path: Path | str) -> str:
+    """An address without what is secret."""
+    return without_password(address(path))
+
+
 def is_elsewhere(path: Path | str) -> bool:
     return URL.fullmatch(str(path)) is not None
 
@@ -46,11 +52,11 @@ def file_system(path: Path) -> tuple[Any, str]:
     try:
         import fsspec
     except ModuleNotFoundError as error:
-        raise WrongRequest(f'{address(path)} needs fsspec: pip install "vsepp[remote]"') from error
+        raise WrongRequest(f"{shown(path)} needs fsspec: {how_to_install('remote')}") from error
     try:
         system, name = fsspec.core.url_to_fs(address(path))
     except (ImportError, ValueError) as error:  # no such scheme, or its package is not there
-        raise WrongRequest(f"{address(path)} cannot be opened: {error}.") from error
+        raise WrongRequest(f"{shown(path)} cannot be opened: {error}.") from error
     return system, str(name)
 
 
@@ -74,16 +80,26 @@ def listed(path: Path) -> list[tuple[str, int, int]]:
 
 
 def is_gone(path: str) -> bool:
-    """Gone for certain: a folder that may not be read keeps its photos."""
+    """Gone for certain: a folder that may not be read keeps its photos, and so does a shard that is there."""
     if is_elsewhere(path):
         return True  # a listing from there is complete, or has failed
     try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
+        os.lstat(path.partition("\0")[0])  # a name inside of a shard may hold a zero
+    except FileNotFoundError:
         return True
-    except OSError:
+    except OSError:  # NotADirectoryError, too: a.tar/1.jpg lies inside of a file
         return False
     return False
+
+
+def can_be_read(path: str) -> bool:
+    """Whether a file's content can be had at all, whatever it is."""
+    try:
+        with opened(path) as file:
+            file.read(1)
+    except OSError:
+        return False
+    return True
 
 
 def _changed(info: dict[str, Any]) -> int:

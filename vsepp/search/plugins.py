@@ -12,13 +12,12 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 from vsepp import plugins
-from vsepp.errors import WrongRequest
+from vsepp.errors import WrongRequest, without_password
 from vsepp.search.index import Index
 from vsepp.search.store import Store, StoreKind
 from vsepp.search.workers import LocalWorkers, Workers
 
 INDEXES, STORES, WORKERS = "vsepp.indexes", "vsepp.stores", "vsepp.workers"
-FILE = "file"  # the store that needs no scheme
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)  # a single letter is a drive
 
 
@@ -72,5 +71,7 @@ def _found(group: str, kind: str, url: str) -> tuple[Any, str]:
     known = plugins.offered(group)
     if scheme not in known:
         names = ", ".join(sorted(known)) or "none; is vsepp installed?"
-        raise WrongRequest(f"{url}: there is no {kind} {scheme!r}. Known: {names}.")
+        raise WrongRequest(
+            f"{without_password(url)}: there is no {kind} {scheme!r}. Known: {names}."
+        )
     return plugins.loaded(group, scheme), place

@@ -8,7 +8,7 @@ from datetime import timedelta
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from vsepp.search.adding import Report
+from vsepp.search.report import Report
 
 BETWEEN_LINES = 10.0  # seconds, where there is no terminal to keep a line alive in
 

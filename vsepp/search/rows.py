@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -76,9 +77,9 @@ class Rows:
         """Everything, to be written to a file and given to `of_arrays` again."""
         count = self.view.count
         return {
-            "keys": _packed(self._keys),
-            "names": _packed(self._names),
-            "folders": _packed(self._folders),
+            **_packed("keys", self._keys),
+            **_packed("names", self._names),
+            **_packed("folders", self._folders),
             "folder_of_row": self._folder_of_row.first(count),
             "taken": self._taken.first(count),
             "forgotten": self.view.forgotten,
@@ -87,9 +88,9 @@ class Rows:
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Rows":
         rows = cls()
-        rows._keys = _unpacked(arrays["keys"])
-        rows._names = _unpacked(arrays["names"])
-        rows._folders = _unpacked(arrays["folders"])
+        rows._keys = _unpacked(arrays, "keys")
+        rows._names = _unpacked(arrays, "names")
+        rows._folders = _unpacked(arrays, "folders")
         rows._number_of_folder = {name: number for number, name in enumerate(rows._folders)}
         rows._folder_of_row.append(arrays["folder_of_row"])
         rows._taken.append(arrays["taken"])
@@ -120,10 +121,16 @@ def _name_start(path: str) -> int:
     return path.rfind(os.sep) + 1
 
 
-def _packed(texts: Sequence[str]) -> NDArray[np.uint8]:
-    """Each text with a zero byte behind it, which no path contains."""
-    return np.frombuffer(b"".join(os.fsencode(text) + b"\0" for text in texts), dtype=np.uint8)
+def _packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """All texts in one array, and where each of them ends."""
+    encoded = [os.fsencode(text) for text in texts]
+    ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
+    return {name: np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{name}_ends": ends}
 
 
-def _unpacked(packed: NDArray[np.uint8]) -> list[str]:
-    return [os.fsdecode(text) for text in packed.tobytes().split(b"\0")[:-1]]
+def _unpacked(arrays: Mapping[str, NDArray[Any]], name: str) -> list[str]:
+    packed = arrays[name].tobytes()
+    if f"{name}_ends" not in arrays:  # as it was written before: with a zero byte behind each text
+        return [os.fsdecode(text) for text in packed.split(b"\0")[:-1]]
+    ends = arrays[f"{name}_ends"].tolist()
+    return [os.fsdecode(packed[start:end]) for start, end in pairwise([0, *ends])]

@@ -11,7 +11,8 @@ from typing import IO, Any
 
 from vsepp.data.pictures import SUFFIXES
 from vsepp.errors import WrongRequest
-from vsepp.search.walk import File
+from vsepp.plugins import how_to_install
+from vsepp.search.walk import File, Item, skipped_as
 
 IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp", "picture", "photo", "bytes", "data")
 NAMES = ("path", "file_name", "filename", "name", "key", "__key__", "id", "image_id", "url")
@@ -28,23 +29,28 @@ class Held(File):
         return self.data
 
 
-def in_tar(shard: File, file: IO[bytes]) -> Iterator[Held]:
+def in_tar(shard: File, file: IO[bytes]) -> Iterator[Item]:
     """From beginning to end: a stream cannot go back."""
+    suffixes = tuple(SUFFIXES)
     with tarfile.open(fileobj=file, mode="r|*") as tar:
         for member in tar:
             name = PurePosixPath(member.name)
-            if member.isfile() and name.suffix.lower() in SUFFIXES and name.name[0] != ".":
-                content = tar.extractfile(member)
-                assert content is not None  # member.isfile()
-                yield Held(_inside(shard, name), member.size, shard.modified, content.read())
+            if not member.isfile():
+                continue
+            if skipped := skipped_as(name.name, suffixes):
+                yield skipped
+                continue
+            content = tar.extractfile(member)
+            assert content is not None  # member.isfile()
+            yield Held(_inside(shard, name), member.size, shard.modified, content.read())
 
 
-def in_parquet(shard: File, file: IO[bytes]) -> Iterator[Held]:
+def in_parquet(shard: File, file: IO[bytes]) -> Iterator[Item]:
     """One picture a row: a column of bytes, or of bytes with a path, as Hugging Face writes it."""
     try:
         from pyarrow.parquet import ParquetFile
     except ModuleNotFoundError as error:
-        raise WrongRequest(f'{shard.path} needs pyarrow: pip install "vsepp[remote]"') from error
+        raise WrongRequest(f"{shard.path} needs pyarrow: {how_to_install('remote')}") from error
     table = ParquetFile(file)
     image, name = _columns(shard, table.schema_arrow)
     number = 0
@@ -58,8 +64,10 @@ def in_parquet(shard: File, file: IO[bytes]) -> Iterator[Held]:
             number += 1
 
 
-READERS: dict[str, Callable[[File, IO[bytes]], Iterator[Held]]] = {
+READERS: dict[str, Callable[[File, IO[bytes]], Iterator[Item]]] = {
     ".tar": in_tar,
+    ".tar.gz": in_tar,
+    ".tgz": in_tar,
     ".parquet": in_parquet,
 }
 

@@ -1,10 +1,11 @@
 """What PHOTOS may be: a folder, shards (tar, parquet), here or elsewhere; and how it is cut into parts.
 
-A part is what a worker gets at once. A folder of photos is cut into runs of files; a shard is a part.
+A part is what a worker gets at once. The files of a folder are cut into runs; a shard is a part.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +14,16 @@ from vsepp.errors import WrongRequest
 from vsepp.search.places import is_elsewhere, listed, opened
 from vsepp.search.remembered import Known
 from vsepp.search.shards import READERS
-from vsepp.search.walk import Broken, File, files_below
+from vsepp.search.walk import (
+    THUMBNAIL_FOLDER,
+    Broken,
+    File,
+    Item,
+    Skipped,
+    files_below,
+    in_thumbnails,
+    skipped_as,
+)
 
 AT_ONCE = 256  # files of a folder that a worker gets: seconds of work, lost when it dies
 
@@ -24,7 +34,10 @@ class Part(Protocol):
     @property
     def shard(self) -> File | None: ...
 
-    def files(self) -> Iterator[File | Broken]: ...
+    @property
+    def known(self) -> Mapping[str, Known]: ...
+
+    def files(self) -> Iterator[Item]: ...
 
     def wants(self, file: File | Broken) -> bool: ...
 
@@ -35,8 +48,9 @@ class Run:
 
     chosen: tuple[File, ...]
     shard: None = None
+    known: Mapping[str, Known] = field(default_factory=dict)
 
-    def files(self) -> Iterator[File | Broken]:
+    def files(self) -> Iterator[Item]:
         return iter(self.chosen)
 
     def wants(self, file: File | Broken) -> bool:
@@ -49,15 +63,19 @@ class Shard:
 
     shard: File
     known: Mapping[str, Known]
+    alone: bool = False  # the very file that was asked for: what is wrong with it stops the work
 
-    def files(self) -> Iterator[File | Broken]:
+    def files(self) -> Iterator[Item]:
         """All of them: what is known is counted, too."""
-        read = READERS[Path(self.shard.path).suffix]
+        suffix = suffix_of_shard(self.shard.path)
+        assert suffix is not None
         try:
             with opened(self.shard.path) as file:
-                yield from read(self.shard, file)
-        except WrongRequest:
-            raise
+                yield from READERS[suffix](self.shard, file)
+        except WrongRequest as error:
+            if self.alone:
+                raise
+            yield Broken(self.shard.path, str(error))
         except Exception as error:  # whatever a broken shard or a network may raise
             yield Broken(self.shard.path, f"cannot be read to its end: {error}")
 
@@ -72,21 +90,34 @@ def looks_the_same(file: File, known: Mapping[str, Known]) -> bool:
 
 @dataclass(frozen=True)
 class Found:
-    """Files, or shards where there are no pictures outside of them."""
+    """Pictures and shards, what cannot be looked at, and how much of which kind was skipped."""
 
-    files: list[File]
-    shards: list[File]
-    broken: list[Broken]
+    files: list[File] = field(default_factory=list)
+    shards: list[File] = field(default_factory=list)
+    broken: list[Broken] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
 
 
 def look_at(place: Path) -> Found:
     """What is to be indexed; nothing is opened yet."""
-    everything = list(_elsewhere(place) if is_elsewhere(place) else files_below(place, READERS))
-    files = [file for file in everything if isinstance(file, File)]
-    shards = [file for file in files if Path(file.path).suffix in READERS]
-    pictures = [file for file in files if Path(file.path).suffix not in READERS]
-    broken = [file for file in everything if isinstance(file, Broken)]
-    return Found(pictures, [] if pictures else shards, broken)
+    found = Found()
+    suffixes = *SUFFIXES, *READERS
+    for item in (_elsewhere if is_elsewhere(place) else files_below)(place, suffixes):
+        if isinstance(item, Skipped):
+            found.skipped[item.kind] += 1
+        elif isinstance(item, Broken):
+            found.broken.append(item)
+        elif suffix_of_shard(item.path):
+            found.shards.append(item)
+        else:
+            found.files.append(item)
+    return found
+
+
+def suffix_of_shard(path: str) -> str | None:
+    """None for what is no shard."""
+    name = path.lower()
+    return next((suffix for suffix in READERS if name.endswith(suffix)), None)
 
 
 def runs(files: list[File]) -> Iterator[Run]:
@@ -94,11 +125,15 @@ def runs(files: list[File]) -> Iterator[Run]:
         yield Run(tuple(files[start : start + AT_ONCE]))
 
 
-def _elsewhere(place: Path) -> Iterable[File]:
+def _elsewhere(place: Path, suffixes: tuple[str, ...]) -> Iterable[Item]:
+    thumbnails = set()
     for path, size, modified in listed(place):
-        name = Path(path)
-        if name.suffix.lower() in SUFFIXES | set(READERS) and not name.name.startswith("."):
-            yield RemoteFile(path, size, modified)
+        folder, _, name = path.rpartition("/")
+        if in_thumbnails(path, place):
+            thumbnails.add(folder)
+        else:
+            yield skipped_as(name, suffixes) or RemoteFile(path, size, modified)
+    yield from (Skipped(THUMBNAIL_FOLDER) for _ in thumbnails)
 
 
 @dataclass(frozen=True)

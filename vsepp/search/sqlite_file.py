@@ -1,18 +1,24 @@
 """The SQLite file of a collection: what is in it, whose it is, and how it is opened."""
 
 import os
+import shlex
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vsepp.errors import WorkFailed, WrongRequest
+from vsepp.search.disks import is_on_network
+from vsepp.search.remembered import Model
 
 APPLICATION = int.from_bytes(b"vsep")  # in the file's header: whose it is
 FORMAT = 2  # in the file's header: what it looks like inside
 PATIENCE = 60  # seconds to wait while another process writes
 SLASH = os.fsencode(os.sep)
+PAGE = 16384  # bytes; 1,024 numbers leave half of each smaller page empty
+MOST_DIMENSIONS = 65_536
+READ_ONLY = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 SINCE_FORMAT_2 = (
     "CREATE INDEX photos_by_time ON photos (taken)",
@@ -22,8 +28,6 @@ SINCE_FORMAT_2 = (
 )
 
 SCHEMA = f"""
-PRAGMA page_size = 16384;  -- 1,024 numbers leave half of each smaller page empty
-PRAGMA journal_mode = WAL;  -- others read while one writes
 BEGIN IMMEDIATE;
 PRAGMA application_id = {APPLICATION};
 CREATE TABLE model (
@@ -67,30 +71,97 @@ def exists(path: Path) -> bool:
     """Whether there is something to open; a killed process may have left a file without content."""
     if not path.is_file():
         return False
-    with opened(path, "rw") as connection:
+    with opened(path) as connection:
         empty = is_empty(connection)
     connection.close()
     return not empty
 
 
+def how_to_make_one(path: Path) -> str:
+    if path.suffix or len(path.parts) > 1:
+        return f"Make one: vsepp index PHOTOS --into {shlex.quote(str(path))}"
+    return (
+        f"To search for these words, name it first: vsepp search COLLECTION {shlex.quote(str(path))}; "
+        "to make one: vsepp index PHOTOS --into photos.vse"
+    )
+
+
 @contextmanager
-def opened(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """A connection that stays open unless something goes wrong."""
+def created(path: Path) -> Iterator[sqlite3.Connection]:
+    """A new file, for its owner alone: it holds paths. One without content is taken over."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite's files beside it follow
     with said_plainly(path):
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={mode}",
-            uri=True,
-            timeout=PATIENCE,
-            isolation_level=None,  # transactions begin where it is written that they do
-            check_same_thread=False,  # a lock lets threads in one by one
-        )
+        connection = _connected(path, "mode=rw")
         try:
-            # WAL needs no more to stay whole: a power cut may take the last commits, never the file.
-            connection.execute("PRAGMA synchronous = NORMAL")
+            if is_empty(connection):
+                connection.execute(f"PRAGMA page_size = {PAGE}")
+                choose_journal(path, connection)
             yield connection
         except BaseException:
             connection.close()
             raise
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that stays open unless something goes wrong; to read, where a disk is read-only."""
+    with said_plainly(path):
+        connection = _first_that_works(path)
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+
+
+def _first_that_works(path: Path) -> sqlite3.Connection:
+    """To read a file with a WAL, SQLite makes others beside it, unless told that nobody writes."""
+    for how in ("mode=rw", "mode=ro", "mode=ro&immutable=1"):
+        if "immutable" in how and (beside := _unfinished_beside(path)):
+            raise WorkFailed(f"{beside} holds changes, and its disk is read-only. Copy both files.")
+        connection = _connected(path, how)
+        try:
+            is_empty(connection)
+            return connection
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if error.sqlite_errorcode & 255 not in READ_ONLY or "immutable" in how:
+                raise
+    raise AssertionError
+
+
+def _unfinished_beside(path: Path) -> Path | None:
+    """What a process that was killed had not brought into the file yet."""
+    beside = [path.with_name(f"{path.name}-{kind}") for kind in ("wal", "journal")]
+    return next((file for file in beside if file.is_file() and file.stat().st_size), None)
+
+
+def _connected(path: Path, how: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?{how}",
+        uri=True,
+        timeout=PATIENCE,
+        isolation_level=None,  # transactions begin where it is written that they do
+        check_same_thread=False,  # a lock lets threads in one by one
+    )
+
+
+def choose_journal(path: Path, connection: sqlite3.Connection) -> None:
+    """A WAL lets others read while one writes, but machines that share a disk do not share its memory."""
+    on_network = is_on_network(path)
+    if on_network != (journal_of(connection) != "wal"):
+        connection.execute("PRAGMA busy_timeout = 1000")
+        with suppress(sqlite3.OperationalError):  # read-only, or others have it open: as it is
+            connection.execute(f"PRAGMA journal_mode = {'DELETE' if on_network else 'WAL'}")
+        connection.execute(f"PRAGMA busy_timeout = {PATIENCE * 1000}")
+    if journal_of(connection) == "wal":
+        # It needs no more to stay whole: a power cut may take the last commits, never the file.
+        connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def journal_of(connection: sqlite3.Connection) -> str:
+    return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
 
 
 def bring_up_to_date(path: Path, connection: sqlite3.Connection) -> None:
@@ -104,9 +175,27 @@ def bring_up_to_date(path: Path, connection: sqlite3.Connection) -> None:
             f"{FORMAT}). Update vsepp, or index the photos anew into another file."
         )
     if found == 1:
-        with transaction(connection):
-            if _format(connection) == 1:  # nobody else has done it meanwhile
-                _bring_from_format_1(connection)
+        try:
+            with transaction(connection):
+                if _format(connection) == 1:  # nobody else has done it meanwhile
+                    _bring_from_format_1(connection)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 255 not in READ_ONLY:
+                raise
+            raise WrongRequest(
+                f"{path} was written by an earlier vsepp, and cannot be brought up to date where it "
+                "is: the disk is read-only. Copy it to another one."
+            ) from error
+
+
+def read_model(path: Path, connection: sqlite3.Connection) -> Model:
+    """A file may be somebody else's: what it says is looked at before it is believed."""
+    row = connection.execute("SELECT identity, folder, dim, similarity FROM model").fetchone()
+    kinds = (str, bytes, int, str)
+    if not row or list(map(type, row)) != list(kinds) or not 0 < row[2] <= MOST_DIMENSIONS:
+        raise WrongRequest(f"{path} is damaged: it does not say which model it was made with.")
+    identity, folder, dim, similarity = row
+    return Model(identity, Path(os.fsdecode(folder)), dim, similarity)
 
 
 def _bring_from_format_1(connection: sqlite3.Connection) -> None:
@@ -130,6 +219,13 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 def folder_of(path: bytes) -> bytes:
     return path.rpartition(SLASH)[0] or SLASH
+
+
+def folders_above(folder: bytes) -> Iterator[bytes]:
+    """The folder itself, the one it lies in, and so on."""
+    while folder:
+        yield folder
+        folder = folder.rpartition(SLASH)[0]
 
 
 def count_in_folders(connection: sqlite3.Connection, changes: Counter[bytes]) -> None:
@@ -158,6 +254,11 @@ def said_plainly(path: Path) -> Iterator[None]:
 
 def is_empty(connection: sqlite3.Connection) -> bool:
     return only(connection.execute("SELECT count(*) FROM sqlite_master")) == 0
+
+
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return only(connection.execute(query, (name,))) > 0
 
 
 def only(cursor: sqlite3.Cursor) -> int:

@@ -16,7 +16,7 @@ from vsepp.search.where import Where
 class Ledger(Protocol):
     """Where a job writes down what is done, so that another one can go on from there.
 
-    A photo is there once, whoever puts it how often; a `put` is kept as a whole.
+    Adding a photo twice stores it once; a `put` is kept as a whole.
     """
 
     def below(self, place: str) -> dict[str, Known]: ...
@@ -26,7 +26,8 @@ class Ledger(Protocol):
 
     def put(self, photos: Iterable[tuple[Photo, Embedded]]) -> None: ...
 
-    def remove(self, paths: Iterable[str]) -> None: ...
+    def remove(self, paths: Iterable[str]) -> None:
+        """A shard that holds one of them is not finished any more."""
 
     def finished(self, place: str) -> dict[str, FinishedShard]: ...
 
@@ -37,7 +38,11 @@ class Ledger(Protocol):
 
 
 class Store(Protocol):
-    """Read by any number of threads, while others write."""
+    """Read by any number of threads, while others write.
+
+    A photo's key consists of 1 to 32 hexadecimal digits in lower case, [0-9a-f]: a number, or a hash. It
+    is part of the service's addresses.
+    """
 
     @property
     def name(self) -> str:
@@ -50,7 +55,8 @@ class Store(Protocol):
 
     def index(self) -> Index: ...
 
-    def photo(self, key: str) -> Photo | None: ...
+    def photos(self, keys: Iterable[str]) -> dict[str, Photo]:
+        """Of those that are still there."""
 
     def vectors(self, keys: Iterable[str]) -> dict[str, Vectors]:
         """Of those photos that are still there, (D,) each."""

@@ -1,6 +1,7 @@
 """Which photos a search may return: those of some folders, taken within some time."""
 
 import os
+import unicodedata
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,9 +26,9 @@ class Where:
     before: str | None = None  # up to its beginning: "2021" leaves all of 2021 out
 
     def accepts_folder(self, folder: str) -> bool:
-        path = _folded(folder.replace(os.sep, "/"))
-        asked = all(_folded(name) in path for name in self.inside)
-        return asked and not any(_folded(name) in path for name in self.outside)
+        path = f"/{folded(folder)}/"
+        asked = all(f"/{folded(name)}/" in path for name in self.inside)
+        return asked and not any(f"/{folded(name)}/" in path for name in self.outside)
 
     def accepts_times(self, taken: NDArray[np.datetime64]) -> NDArray[np.bool_]:
         accepted = np.ones(len(taken), dtype=bool)
@@ -44,5 +45,7 @@ class Where:
 EVERYWHERE = Where()
 
 
-def _folded(folder: str) -> str:
-    return f"/{folder.casefold().strip('/')}/"
+def folded(folder: str) -> str:
+    """Names as they are compared: letters of either case, and é written as one character or as two."""
+    plain = unicodedata.normalize("NFC", folder).casefold()
+    return unicodedata.normalize("NFC", plain).replace(os.sep, "/").strip("/")

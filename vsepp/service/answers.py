@@ -26,11 +26,12 @@ def answered(
         min_score=asked.min_score,
         fold=asked.fold,
     )
-    described = [_hit(collection, folders, hit, found) for hit in found.hits[asked.offset : end]]
+    page = found.hits[asked.offset : end]
+    photos = collection.photos(hit.key for hit in page)  # less what was removed since it was found
     return SearchAnswer(
         query=asked.q,
         like=asked.like,
-        hits=[hit for hit in described if hit is not None],
+        hits=[_hit(photos[hit.key], folders, hit, found) for hit in page if hit.key in photos],
         offset=asked.offset,
         more=len(found) > end,
         min_score=found.min_score,
@@ -52,10 +53,7 @@ def described(key: str, photo: Photo, folders: Folders) -> PhotoAnswer:
     )
 
 
-def _hit(collection: Collection, folders: Folders, hit: Hit, found: Found) -> HitAnswer | None:
-    photo = collection.photo(hit.key)
-    if photo is None:  # removed since it was found
-        return None
+def _hit(photo: Photo, folders: Folders, hit: Hit, found: Found) -> HitAnswer:
     return HitAnswer(
         **described(hit.key, photo, folders).model_dump(),
         score=None if found.min_score is None else hit.score,
