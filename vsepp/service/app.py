@@ -8,8 +8,8 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from vsepp.search.collection import Collection
+from vsepp.service.access import OnlyOurPage, OnlyThisMachine, OnlyWithToken
 from vsepp.service.body import LimitedBody
-from vsepp.service.doors import OnlyOurPage, OnlyThisMachine, OnlyWithToken
 from vsepp.service.folders import Folders
 from vsepp.service.headers import SafeHeaders
 from vsepp.service.limits import Limits
@@ -19,6 +19,7 @@ from vsepp.service.problems import answer_problems
 from vsepp.service.routes import Counter, api
 
 PAGE = Path(__file__).parent / "page"
+PUBLIC = frozenset({"/"} | {f"/{file.name}" for file in PAGE.iterdir()})  # the page is no secret
 VERSION = "1"  # of the interface
 
 
@@ -51,7 +52,7 @@ def create_app(
     if token is None:
         app.add_middleware(OnlyThisMachine)
     else:
-        app.add_middleware(OnlyWithToken, token=token)
+        app.add_middleware(OnlyWithToken, token=token, public=PUBLIC)
     app.add_middleware(OnlyOurPage)
     app.add_middleware(SafeHeaders)
     return app
