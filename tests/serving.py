@@ -47,7 +47,7 @@ class Served:
     """A service in a thread; it can be stopped, and started again at the same port."""
 
     def __init__(self, collection, token=None, **settings):
-        self._app = lambda: create_app(collection, token=token, **settings)
+        self._create = lambda: create_app(collection, token=token, **settings)
         self._token = token
         self.port = 0
         self.start()
@@ -64,7 +64,8 @@ class Served:
     def start(self):
         self._door = listening("127.0.0.1", self.port)
         self.port = self._door.getsockname()[1]
-        config = uvicorn.Config(self._app(), log_level="warning", timeout_graceful_shutdown=1)
+        self.app = self._create()
+        config = uvicorn.Config(self.app, log_level="warning", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
         sockets = [self._door]
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": sockets})

@@ -16,11 +16,13 @@ from threading import Thread
 from urllib.parse import quote
 
 import uvicorn
+from fastapi import FastAPI
 
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.search.collection import Collection
 from vsepp.service.access import is_this_machine
 from vsepp.service.app import create_app
+from vsepp.service.limits import Limits
 
 SHORTEST_TOKEN = 8  # characters; longer is better, and the one we make has 32
 TO_FINISH = 3  # seconds that requests have when the service ends
@@ -77,13 +79,15 @@ def listening(host: str, port: int) -> socket.socket:
     return door
 
 
-def _run(app: object, door: socket.socket) -> None:
+def _run(app: FastAPI, door: socket.socket) -> None:
+    app.state.service.pictures.start()  # while the page is on its way to the browser
     config = uvicorn.Config(
-        app,  # type: ignore[arg-type]
+        app,
         log_level="warning",
         access_log=False,  # what somebody looks for is nobody's business
         server_header=False,
         ws="none",
+        limit_concurrency=Limits.connections,
         timeout_graceful_shutdown=TO_FINISH,
     )
     with suppress(KeyboardInterrupt):  # uvicorn has ended well by then, and says it once more
