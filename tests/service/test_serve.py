@@ -10,9 +10,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
+from random import Random
+from threading import Event
 
 import pytest
 
@@ -164,6 +167,54 @@ def test_requests_are_answered_while_another_process_adds(photos, tmp_path):
             _search_while_adding(served.url, folder, growing)
         finally:
             served.stop()
+
+
+@pytest.mark.slow
+def test_no_request_fails_while_photos_come_and_go(photos, tmp_path, client_of):
+    files = sorted(photos.rglob("*.jpg"))[:40]
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "always.jpg").write_bytes(files[0].read_bytes())
+    model = vsepp.load(SCENES)
+    seen = Counter()
+    with vsepp.Collection.create(tmp_path / "changing.vse", model) as writer:
+        writer.add(folder)
+        with vsepp.Collection.open(tmp_path / "changing.vse", model) as changing:
+            client = client_of(changing)
+            enough = Event()
+            with ThreadPoolExecutor(1) as pool:
+                changes = pool.submit(_come_and_go, writer, folder, files, enough)
+                while not changes.done() and seen.total() < 300:
+                    seen += _ask_for_all(client)
+                enough.set()
+                assert changes.result() > 5
+    assert seen.total() >= 300
+    assert not [status for status in seen if status not in (200, 404)]
+    assert seen[200] > 0
+
+
+def _come_and_go(writer, folder, files, enough):
+    """How often photos were added and removed."""
+    random = Random(0)
+    changes = 0
+    while not enough.is_set():
+        for file in random.sample(files, 10):
+            copy = folder / f"{file.parent.name} {file.name}"
+            if copy.exists():
+                copy.unlink()
+            else:
+                copy.write_bytes(file.read_bytes())
+        writer.add(folder, prune=True)
+        changes += 1
+    return changes
+
+
+def _ask_for_all(client):
+    answer = client.get("/api/search?q=red&min_score=-9&limit=200&fold=true")
+    keys = [hit["key"] for hit in answer.json()["hits"]][:5]
+    addresses = [f"/api/search?like={key}" for key in keys]
+    addresses += [f"/api/photos/{key}/{what}" for key in keys for what in ("file", "thumbnail")]
+    return Counter(client.get(address).status_code for address in addresses)
 
 
 def _search_while_adding(url, folder, growing):

@@ -80,6 +80,23 @@ def test_what_is_no_whole_picture_is_refused(client, data, reason):
     assert reason in answer.json()["reason"]
 
 
+def many_scans(side, count):
+    """A progressive JPEG whose last scan, which changes nothing, is there again and again."""
+    data = BytesIO()
+    Image.new("L", (side, side), 128).save(data, "JPEG", progressive=True, quality=50)
+    whole = data.getvalue()
+    last = whole.rindex(b"\xff\xda")
+    return whole[:-2] + whole[last:-2] * count + b"\xff\xd9"
+
+
+def test_a_jpeg_that_takes_for_ever_is_given_up(collection, client_of):
+    client = client_of(collection, limits=Limits(decoding_seconds=1))
+    answer = post(client, many_scans(2000, 5000))
+    assert answer.status_code == 422
+    assert client.get("/api/health").status_code == 200
+    assert post(client, picture("JPEG")).status_code == 200
+
+
 @given(st.data(), st.sampled_from(["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"]))
 @settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_bytes_never_break_the_service(client, data, kind):

@@ -4,6 +4,7 @@ import os
 import secrets
 import socket
 import sys
+import time
 import warnings
 import webbrowser
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from vsepp.service.limits import Limits
 
 SHORTEST_TOKEN = 8  # characters; longer is better, and the one we make has 32
 TO_FINISH = 3  # seconds that requests have when the service ends
+TO_OPEN = 60  # seconds that a browser has to read the link
 
 
 def serve(
@@ -119,9 +121,15 @@ def _in_browser(link: str) -> Iterator[None]:
     with TemporaryDirectory(prefix="vsepp-") as folder:
         page = Path(folder) / "open.html"
         page.write_text(f'<meta http-equiv="refresh" content="0; url={escape(link)}">')
-        # It waits at the door until the service is ready, and we do not wait for it.
-        Thread(target=webbrowser.open, args=(page.as_uri(),), daemon=True).start()
+        # The browser waits at the door until the service is ready, and we do not wait for it.
+        Thread(target=_open_once, args=(page,), daemon=True).start()
         yield
+
+
+def _open_once(page: Path) -> None:
+    webbrowser.open(page.as_uri())
+    time.sleep(TO_OPEN)
+    page.unlink(missing_ok=True)  # a service that is killed cannot do that later
 
 
 def _address(host: str, port: int) -> str:

@@ -140,14 +140,17 @@ def _started(memory: int, seconds: int) -> subprocess.Popen[bytes]:
     """It finds what we have found, but nothing in the current folder (-P); the token is not its business."""
     found = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     environment = {name: value for name, value in os.environ.items() if name != "VSEPP_TOKEN"}
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "vsepp.service.worker", str(memory), str(seconds)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**environment, "PYTHONPATH": found, "OPENBLAS_NUM_THREADS": "1"},
-        start_new_session=True,  # Ctrl-C is for us alone
-        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
-    )
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "vsepp.service.worker", str(memory), str(seconds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**environment, "PYTHONPATH": found, "OPENBLAS_NUM_THREADS": "1"},
+            start_new_session=True,  # Ctrl-C is for us alone
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # same on Windows
+        )
+    except OSError as error:
+        raise Unavailable(f"No process to decode pictures can be started: {error}.") from error
 
 
 def _within(
