@@ -117,7 +117,9 @@ def test_the_browser_is_not_given_the_token_in_its_command(collection, monkeypat
     opened = Queue()
     monkeypatch.setenv("BROWSER", "true")
     monkeypatch.setattr("webbrowser.open", lambda address: opened.put((address, read(address))))
-    monkeypatch.setattr("vsepp.service.serve._run", lambda app, door: opened.put(opened.get()))
+    monkeypatch.setattr(
+        "vsepp.service.serve._run", lambda app, door: opened.put(opened.get(timeout=60))
+    )
 
     def read(address):
         file = Path(urllib.request.url2pathname(address.removeprefix("file:")))
