@@ -2,6 +2,7 @@
 
 import threading
 import time
+from urllib.parse import urlencode
 
 import uvicorn
 from PIL import Image
@@ -45,19 +46,26 @@ def sideways(path):
 class Served:
     """A service in a thread; it can be stopped, and started again at the same port."""
 
-    def __init__(self, collection, **settings):
-        self._app = lambda: create_app(collection, **settings)
-        self._port = 0
+    def __init__(self, collection, token=None, **settings):
+        self._create = lambda: create_app(collection, token=token, **settings)
+        self._token = token
+        self.port = 0
         self.start()
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self._port}/"
+        return f"http://127.0.0.1:{self.port}/"
+
+    @property
+    def link(self):
+        """The address with the token, as `vsepp serve` prints it."""
+        return f"{self.url}?{urlencode({'token': self._token})}"
 
     def start(self):
-        self._door = listening("127.0.0.1", self._port)
-        self._port = self._door.getsockname()[1]
-        config = uvicorn.Config(self._app(), log_level="warning", timeout_graceful_shutdown=1)
+        self._door = listening("127.0.0.1", self.port)
+        self.port = self._door.getsockname()[1]
+        self.app = self._create()
+        config = uvicorn.Config(self.app, log_level="warning", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
         sockets = [self._door]
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": sockets})

@@ -42,7 +42,7 @@ def collection(photos, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def served(collection):
-    served = Served(collection)
+    served = Served(collection, token="only for this browser")
     yield served
     served.stop()
 
@@ -73,6 +73,6 @@ def open_page(chromium):
 
 @pytest.fixture
 def page(open_page, served):
-    page = open_page(served.url)
+    page = open_page(served.link)
     page.wait_for_selector(".tile")
     return page

@@ -23,7 +23,7 @@ def violations(page):
     ids=["light", "dark", "phone"],
 )
 def test_axe_finds_no_violation(open_page, served, settings):
-    page = open_page(served.url, reduced_motion="reduce", **settings)
+    page = open_page(served.link, reduced_motion="reduce", **settings)
     page.wait_for_selector(".tile")
     page.wait_for_timeout(200)
     assert violations(page) == []
@@ -47,7 +47,7 @@ def test_axe_finds_no_violation(open_page, served, settings):
 
 
 def test_those_who_prefer_stillness_see_nothing_move(open_page, served):
-    page = open_page(served.url, reduced_motion="reduce")
+    page = open_page(served.link, reduced_motion="reduce")
     page.wait_for_selector(".tile")
     durations = page.eval_on_selector_all(
         "*", "all => [...new Set(all.map(one => getComputedStyle(one).transitionDuration))]"

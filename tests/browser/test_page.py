@@ -325,7 +325,7 @@ def test_the_viewer_closes_with_the_back_button_and_leads_on(page):
 
 
 def test_an_address_can_be_shared(open_page, served, collection):
-    page = open_page(f"{served.url}?q=green+star&nearest=1")
+    page = open_page(f"{served.link}&q=green+star&nearest=1")
     page.wait_for_selector(".tile")
     assert page.input_value("#words") == "green star"
     assert keys(page)[:60] == found(collection, "green star", k=60, min_score=-9)
@@ -345,6 +345,54 @@ def test_the_service_goes_and_comes_back(open_page, collection):
         shows(page, found(collection, CROSSING, k=60))
     finally:
         served.stop()
+
+
+def test_the_token_is_given_once_and_the_cookie_stays(open_page, served):
+    page = open_page(served.link)
+    page.wait_for_selector(".tile")
+    assert page.url == served.url
+    page.reload()
+    page.wait_for_selector(".tile")
+    again = page.context.new_page()
+    again.goto(f"{served.url}?q=a+red+circle")
+    again.wait_for_selector(".tile")
+    assert not again.is_visible("text=This collection is private")
+
+
+def test_another_sites_form_cannot_send_a_photo(open_page, served, collection, photos):
+    """To a service with a token whose cookie the browser has, and to one without a token."""
+    data = base64.b64encode(sorted((photos / "2020").iterdir())[0].read_bytes()).decode()
+    unguarded = Served(collection)
+    try:
+        for address, start in ((served.url, served.link), (unguarded.url, unguarded.url)):
+            page = open_page(start)
+            page.wait_for_selector(".tile")
+            page.route(
+                "http://evil.example/**",
+                lambda route: route.fulfill(content_type="text/html", body="<!doctype html>"),
+            )
+            page.goto("http://evil.example/")
+            with page.expect_navigation():
+                page.evaluate(SEND_A_FORM, [data, f"{address}api/search"])
+            assert page.url == f"{address}api/search"
+            assert "Requests from other sites are not answered." in page.content()
+    finally:
+        unguarded.stop()
+
+
+SEND_A_FORM = """([data, address]) => {
+    const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+    const transfer = new DataTransfer();
+    transfer.items.add(new File([bytes], "b.jpg", { type: "image/jpeg" }));
+    const form = document.createElement("form");
+    Object.assign(form, { method: "post", enctype: "multipart/form-data", action: address });
+    const input = document.createElement("input");
+    Object.assign(input, { type: "file", name: "photo" });
+    input.files = transfer.files;
+    form.append(input);
+    document.body.append(form);
+    form.submit();
+}"""
 
 
 def test_a_private_collection_asks_for_its_token(open_page, collection):
@@ -368,7 +416,7 @@ def test_a_private_collection_asks_for_its_token(open_page, collection):
 
 def test_a_phone_shows_it_all_without_scrolling_sideways(open_page, served, chromium):
     phone = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
-    page = open_page(served.url, **phone)
+    page = open_page(served.link, **phone)
     page.wait_for_selector(".tile")
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     tops = page.eval_on_selector_all(
@@ -388,6 +436,6 @@ def test_a_phone_shows_it_all_without_scrolling_sideways(open_page, served, chro
 def test_it_follows_the_systems_colours(open_page, served):
     grounds = set()
     for scheme in ("light", "dark"):
-        page = open_page(served.url, color_scheme=scheme)
+        page = open_page(served.link, color_scheme=scheme)
         grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert len(grounds) == 2

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from PIL import Image
@@ -19,10 +20,12 @@ def visits(monkeypatch):
     def visit(app, door):
         """Take the place of the endless loop: ask once."""
         with TestClient(app, "http://127.0.0.1") as client:
+            client.get("/", params={"token": "sesame"})
             answers.append(client.get("/api/health").json())
 
     monkeypatch.setattr("vsepp.experiments.demo.WORLD", "shapes:160")
     monkeypatch.setattr("vsepp.service.serve._run", visit)
+    monkeypatch.setattr("secrets.token_urlsafe", lambda num_bytes: "sesame")
     return answers
 
 
@@ -46,7 +49,7 @@ def test_the_demo_end_to_end_and_a_second_one_starts_anew(tmp_path, visits):
         (found,) = scenes.search("a red circle", k=1, min_score=-9)
         assert found.path.parent == tmp_path / "scenes"
     assert result["collection"] == str(tmp_path / "scenes.vse")
-    assert "http://127.0.0.1:" in done.stderr
+    assert re.search(r"http://127\.0\.0\.1:\d+/\?token=sesame", done.stderr)
     assert visits == [{"status": "ok", "photos": 20}]
 
     (tmp_path / "scenes.vse.backup").write_text("mine")

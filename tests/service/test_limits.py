@@ -9,6 +9,10 @@ def test_the_docs_state_the_limits_as_they_are():
     limits = Limits()
     for said in (
         f"{limits.upload_bytes / 1e6:.0f} MB, {limits.pixels / 1e6:.0f} million pixels",
+        f"{limits.uploads_bytes / 1e6:.0f} MB, then 503",
+        f"each has {limits.upload_seconds:g} seconds",
+        f"{limits.decoding_seconds} seconds and {limits.decoding_bytes / 1e6:,.0f} MB of memory",
+        f"| connections | {limits.connections} |",
         f"{LONGEST_QUERY} characters",
         f"{MOST_HITS} in one answer, {DEEPEST:,} by scrolling, {DEEPEST_FOLDED} when",
         f"{limits.seconds:g} seconds",

@@ -39,12 +39,11 @@ def test_a_slow_query_is_answered_with_503_and_the_service_lives_on(slow, client
         assert answer.status_code == 503
         assert "longer than 0.3 s" in answer.json()["reason"]
         assert answer.headers["retry-after"]
-    assert client.get("/api/health").status_code == 200
-    assert client.get("/api/photos/1/thumbnail").status_code == 200
+    # Asked again as the header says: on a busy machine what is honest may take longer than 0.3 s.
+    for address in ("/api/health", "/api/photos/1/file", "/api/photos/1/thumbnail"):
+        assert 200 in (client.get(address).status_code for _ in range(100))
     slow.go_on.set()
-    # Asked again as the header says: on a busy machine an honest query may take longer than 0.3 s.
-    answers = (client.get("/api/search", params={"q": "red"}).status_code for _ in range(100))
-    assert 200 in answers
+    assert 200 in (client.get("/api/search?q=red").status_code for _ in range(100))
 
 
 def test_what_nobody_foresaw_is_answered_with_500_and_headers(slow, client_of):

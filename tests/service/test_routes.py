@@ -175,6 +175,35 @@ def test_a_photo_that_is_gone_or_none_any_more_is_not_delivered(client_of, tmp_p
                 assert "not there any more" in answer.json()["reason"]
 
 
+class Removing:
+    """A collection from which a photo is removed just before each search."""
+
+    def __init__(self, collection, folder):
+        self._collection = collection
+        self._folder = folder
+
+    def search(self, *args, **kwargs):
+        (self._folder / "one.png").unlink()
+        self._collection.add(self._folder, prune=True)
+        return self._collection.search(*args, **kwargs)
+
+    def __getattr__(self, name):
+        return getattr(self._collection, name)
+
+
+def test_a_photo_that_is_removed_while_others_like_it_are_sought_is_not_there(client_of, tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for name in ("one.png", "other.png"):
+        (folder / name).write_bytes(png())
+    with vsepp.Collection.create(tmp_path / "two.vse", vsepp.load(SCENES)) as two:
+        two.add(folder)
+        (key,) = [hit["key"] for hit in hits(client_of(two)) if hit["name"] == "one.png"]
+        answer = client_of(Removing(two, folder)).get("/api/search", params={"like": key})
+    assert answer.status_code == 404
+    assert answer.json()["reason"] == f"There is no photo {key}."
+
+
 @pytest.mark.parametrize(
     ("address", "status", "reason"),
     [

@@ -4,12 +4,18 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Queue
+from random import Random
+from threading import Event
 
 import pytest
 
@@ -49,28 +55,82 @@ def started():
         process.communicate()
 
 
-def test_it_serves_this_machine_until_ctrl_c(collection, started):
-    process, link = started(collection.path, "--port", 0)
-    assert link.startswith("http://127.0.0.1:")
-    assert get(f"{link}api/health") == (200, {"status": "ok", "photos": NUM_PHOTOS})
-    with urllib.request.urlopen(link) as page:
-        assert b"<!doctype html>" in page.read()
+def ended(process):
+    """What it has said until Ctrl-C, beside the link."""
     process.send_signal(signal.SIGINT)
     out, said = process.communicate(timeout=120)
     assert process.returncode == 0
     assert out == ""
     assert said.splitlines()[-1] == "Ended."
     assert "Traceback" not in said
+    return said
 
 
-def test_whoever_is_reached_from_elsewhere_asks_for_a_token(collection, started):
-    _, link = started(collection.path, "--port", 0, "--host", "0.0.0.0")
+@pytest.mark.parametrize("where", [(), ("--host", "0.0.0.0")])
+def test_a_token_is_generated_and_the_link_that_is_printed_contains_it(collection, started, where):
+    process, link = started(collection.path, "--port", 0, *where)
     token = link.partition("?token=")[2]
     assert len(token) == 32
     port = re.search(r":(\d+)/", link)[1]
-    address = f"http://127.0.0.1:{port}/api/health"
-    assert get(address)[0] == 401
-    assert get(address, Authorization=f"Bearer {token}")[0] == 200
+    address = f"http://127.0.0.1:{port}/"
+    assert get(f"{address}api/health")[0] == 401
+    known = {"Authorization": f"Bearer {token}"}
+    assert get(f"{address}api/health", **known) == (200, {"status": "ok", "photos": NUM_PHOTOS})
+    cookies = urllib.request.HTTPCookieProcessor()
+    browser = urllib.request.build_opener(cookies)
+    with browser.open(f"{address}?token={token}") as page:
+        assert b"<!doctype html>" in page.read()
+        assert page.url == address
+    with browser.open(f"{address}api/health") as answer:
+        assert answer.status == 200
+    ended(process)
+
+
+def test_neither_queries_nor_the_users_token_are_printed(collection, started, monkeypatch):
+    monkeypatch.setenv("VSEPP_TOKEN", "open-sesame")
+    process, link = started(collection.path, "--port", 0)
+    assert "token" not in link
+    known = {"Authorization": "Bearer open-sesame"}
+    assert get(f"{link}api/search?q=zeppelin", **known)[0] == 200
+    assert get(f"{link}api/search?q=zeppelin", Authorization="Bearer open-barley")[0] == 401
+    said = ended(process)
+    assert not [secret for secret in ("sesame", "barley", "zeppelin") if secret in said + link]
+
+
+def test_without_a_token_this_machine_is_answered_and_no_proxy(collection, started):
+    _, link = started(collection.path, "--port", 0, "--no-token")
+    assert link.startswith("http://127.0.0.1:")
+    assert "token" not in link
+    assert get(f"{link}api/health")[0] == 200
+    status, answer = get(f"{link}api/health", **{"X-Forwarded-For": "203.0.113.7"})
+    assert (status, "proxy" in answer["reason"]) == (403, True)
+
+
+def test_no_token_is_for_this_machine_alone(collection):
+    with pytest.raises(WrongRequest, match="everybody who reaches this machine"):
+        serve(collection, host="0.0.0.0", port=0, no_token=True)
+    with pytest.raises(WrongRequest, match="leave out --no-token"):
+        serve(collection, port=0, token="open sesame", no_token=True)
+
+
+def test_the_browser_is_not_given_the_token_in_its_command(collection, monkeypatch, capsys):
+    opened = Queue()
+    monkeypatch.setenv("BROWSER", "true")
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.put((address, read(address))))
+    monkeypatch.setattr(
+        "vsepp.service.serve._run", lambda app, door: opened.put(opened.get(timeout=60))
+    )
+
+    def read(address):
+        file = Path(urllib.request.url2pathname(address.removeprefix("file:")))
+        return file.read_text(), stat.S_IMODE(file.parent.stat().st_mode)
+
+    serve(collection, port=0, token="open sesame", show=True)
+    address, (page, mode) = opened.get_nowait()
+    assert "sesame" not in address
+    assert re.search(r"url=http://127\.0\.0\.1:\d+/\?token=open%20sesame\"", page)
+    assert mode == 0o700
+    assert not Path(urllib.request.url2pathname(address.removeprefix("file:"))).exists()
 
 
 def test_a_port_that_is_taken_is_named(collection):
@@ -109,6 +169,54 @@ def test_requests_are_answered_while_another_process_adds(photos, tmp_path):
             _search_while_adding(served.url, folder, growing)
         finally:
             served.stop()
+
+
+@pytest.mark.slow
+def test_no_request_fails_while_photos_come_and_go(photos, tmp_path, client_of):
+    files = sorted(photos.rglob("*.jpg"))[:40]
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "always.jpg").write_bytes(files[0].read_bytes())
+    model = vsepp.load(SCENES)
+    seen = Counter()
+    with vsepp.Collection.create(tmp_path / "changing.vse", model) as writer:
+        writer.add(folder)
+        with vsepp.Collection.open(tmp_path / "changing.vse", model) as changing:
+            client = client_of(changing)
+            enough = Event()
+            with ThreadPoolExecutor(1) as pool:
+                changes = pool.submit(_come_and_go, writer, folder, files, enough)
+                while not changes.done() and seen.total() < 300:
+                    seen += _ask_for_all(client)
+                enough.set()
+                assert changes.result() > 5
+    assert seen.total() >= 300
+    assert not [status for status in seen if status not in (200, 404)]
+    assert seen[200] > 0
+
+
+def _come_and_go(writer, folder, files, enough):
+    """How often photos were added and removed."""
+    random = Random(0)
+    changes = 0
+    while not enough.is_set():
+        for file in random.sample(files, 10):
+            copy = folder / f"{file.parent.name} {file.name}"
+            if copy.exists():
+                copy.unlink()
+            else:
+                copy.write_bytes(file.read_bytes())
+        writer.add(folder, prune=True)
+        changes += 1
+    return changes
+
+
+def _ask_for_all(client):
+    answer = client.get("/api/search?q=red&min_score=-9&limit=200&fold=true")
+    keys = [hit["key"] for hit in answer.json()["hits"]][:5]
+    addresses = [f"/api/search?like={key}" for key in keys]
+    addresses += [f"/api/photos/{key}/{what}" for key in keys for what in ("file", "thumbnail")]
+    return Counter(client.get(address).status_code for address in addresses)
 
 
 def _search_while_adding(url, folder, growing):

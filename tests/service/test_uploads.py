@@ -1,6 +1,9 @@
 """Uploads that are too large, malformed, or bombs."""
 
+import socket
 import struct
+import time
+import urllib.request
 import zlib
 from io import BytesIO
 
@@ -10,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from tests.serving import Served
 from vsepp.service.limits import Limits
 
 
@@ -76,6 +80,23 @@ def test_what_is_no_whole_picture_is_refused(client, data, reason):
     assert reason in answer.json()["reason"]
 
 
+def many_scans(side, count):
+    """A progressive JPEG whose last scan, which changes nothing, is there again and again."""
+    data = BytesIO()
+    Image.new("L", (side, side), 128).save(data, "JPEG", progressive=True, quality=50)
+    whole = data.getvalue()
+    last = whole.rindex(b"\xff\xda")
+    return whole[:-2] + whole[last:-2] * count + b"\xff\xd9"
+
+
+def test_a_jpeg_that_takes_for_ever_is_given_up(collection, client_of):
+    client = client_of(collection, limits=Limits(decoding_seconds=1))
+    answer = post(client, many_scans(2000, 5000))
+    assert answer.status_code == 422
+    assert client.get("/api/health").status_code == 200
+    assert post(client, picture("JPEG")).status_code == 200
+
+
 @given(st.data(), st.sampled_from(["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"]))
 @settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_bytes_never_break_the_service(client, data, kind):
@@ -103,6 +124,64 @@ def test_a_large_upload_is_refused_whether_or_not_it_says_so(collection, client_
     form = {"content-type": "multipart/form-data; boundary=x"}
     untold = client.post("/api/search", content=trickle(), headers=form)
     assert untold.status_code == 413
+
+
+def connected(port, announced):
+    """A client that has announced an upload and does not send it."""
+    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
+    head = f"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1\r\n{announced}\r\n"
+    connection.sendall(f"{head}Content-Type: multipart/form-data; boundary=x\r\n\r\n".encode())
+    return connection
+
+
+def answer_of(connection, sent=b""):
+    with connection, connection.makefile("rb") as answer:
+        connection.sendall(sent)
+        return answer.read()
+
+
+def test_uploads_are_bounded_together(collection):
+    served = Served(collection, limits=Limits(upload_bytes=1_000_000, uploads_bytes=2_500_000))
+    # The second does not say how much it is, and may be as much as one may be.
+    waiting = [
+        connected(served.port, "Content-Length: 1000000"),
+        connected(served.port, "Transfer-Encoding: chunked"),
+    ]
+
+    file = b'--x\r\nContent-Disposition: form-data; name="photo"; filename="a"\r\n\r\n'
+    form = file + bytes(600_000) + b"\r\n--x--\r\n"
+
+    def another(expected):
+        """Asked again, as the service may not have seen the others yet, until it is as expected."""
+        for _ in range(1000):
+            third = connected(served.port, f"Content-Length: {len(form)}\r\nConnection: close")
+            answer = answer_of(third, form)
+            if answer.startswith(expected):
+                return answer
+            time.sleep(0.02)
+        raise AssertionError(answer)
+
+    try:
+        refused = another(b"HTTP/1.1 503")
+        assert b"retry-after: 2" in refused
+        assert b"Too many uploads at once" in refused
+        with urllib.request.urlopen(f"{served.url}api/health") as answer:
+            assert answer.status == 200
+        for connection in waiting:
+            connection.close()
+        another(b"HTTP/1.1 422")  # there is room: it is read, and found to be no picture
+    finally:
+        served.stop()
+
+
+def test_an_upload_that_never_comes_is_given_up(collection):
+    served = Served(collection, limits=Limits(upload_seconds=0.3))
+    try:
+        answer = answer_of(connected(served.port, "Content-Length: 1000\r\nConnection: close"))
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b"longer than 0.3 s" in answer
+    finally:
+        served.stop()
 
 
 @pytest.mark.parametrize(

@@ -111,17 +111,18 @@ def search(
 @verb
 def serve(
     collection: Place,
-    host: Annotated[
-        str, typer.Option(help="0.0.0.0 lets other machines in; they need the token.")
-    ] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
     token: Annotated[
         str | None,
         typer.Option(
             envvar="VSEPP_TOKEN",
-            help="What visitors must know; made up and shown where other machines are let in.",
+            help="Access token; default: generated, and printed in the link.",
         ),
     ] = None,
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="Let all users of this machine in.")
+    ] = False,
     show: Annotated[
         bool | None,
         typer.Option(
@@ -133,7 +134,7 @@ def serve(
 ) -> None:
     """Search a collection in the browser, and over REST, until Ctrl-C."""
     show = sys.stdout.isatty() if show is None else show
-    serve_collection(collection, host, port, token, show, model, index)
+    serve_collection(collection, host, port, token, show, no_token, model, index)
 
 
 def serve_collection(
@@ -142,6 +143,7 @@ def serve_collection(
     port: int = 8000,
     token: str | None = None,
     show: bool = True,
+    no_token: bool = False,
     model: Path | None = None,
     index: str | None = None,
 ) -> None:
@@ -150,7 +152,7 @@ def serve_collection(
     from vsepp.service.serve import serve
 
     with Collection.open(collection, load(model) if model else None, index) as photos:
-        serve(photos, host, port, token, show)
+        serve(photos, host, port, token, show, no_token)
 
 
 @verb

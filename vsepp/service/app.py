@@ -8,17 +8,19 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from vsepp.search.collection import Collection
+from vsepp.service.access import OnlyOurPage, OnlyThisMachine, OnlyWithToken
 from vsepp.service.body import LimitedBody
-from vsepp.service.doors import OnlyOurPage, OnlyThisMachine, OnlyWithToken
 from vsepp.service.folders import Folders
 from vsepp.service.headers import SafeHeaders
 from vsepp.service.limits import Limits
 from vsepp.service.patience import Patience
-from vsepp.service.pictures import Thumbnails
 from vsepp.service.problems import answer_problems
-from vsepp.service.routes import Counter, api
+from vsepp.service.routes import ServiceState, api
+from vsepp.service.thumbnails import Thumbnails
+from vsepp.service.workers import Workers
 
 PAGE = Path(__file__).parent / "page"
+PUBLIC = frozenset({"/"} | {f"/{file.name}" for file in PAGE.iterdir()})  # the page is no secret
 VERSION = "1"  # of the interface
 
 
@@ -35,23 +37,27 @@ def create_app(
         docs_url=None,  # these pages would load their scripts from elsewhere
         redoc_url=None,
     )
-    app.state.counter = Counter(
+    pictures = Workers(2, limits)
+    app.state.service = ServiceState(
         collection,
         limits,
         Folders(collection),
-        Thumbnails(limits.thumbnail_bytes, limits.pixels),
         searching=Patience(limits.seconds, 4),
-        opening=Patience(limits.seconds, 2),
+        lookups=Patience(limits.seconds, 2),
+        health=Patience(limits.seconds, 1),
+        uploads=Workers(1, limits),
+        pictures=pictures,
+        thumbnails=Thumbnails(limits.thumbnail_bytes, pictures),
     )
     app.include_router(api)
     app.mount("/", StaticFiles(directory=PAGE, html=True))
     answer_problems(app)
     # The last one is the first that a request meets.
-    app.add_middleware(LimitedBody, max_bytes=limits.upload_bytes)
+    app.add_middleware(LimitedBody, limits=limits)
     if token is None:
         app.add_middleware(OnlyThisMachine)
     else:
-        app.add_middleware(OnlyWithToken, token=token)
+        app.add_middleware(OnlyWithToken, token=token, public=PUBLIC)
     app.add_middleware(OnlyOurPage)
     app.add_middleware(SafeHeaders)
     return app
@@ -60,5 +66,4 @@ def create_app(
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
-    app.state.counter.searching.close()
-    app.state.counter.opening.close()
+    app.state.service.close()

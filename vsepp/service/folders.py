@@ -2,8 +2,9 @@
 
 import time
 from collections import Counter
-from os.path import commonpath
-from pathlib import Path
+from collections.abc import Sequence
+from itertools import takewhile
+from pathlib import Path, PurePath
 from threading import Lock
 
 from vsepp.search.collection import Collection
@@ -13,18 +14,18 @@ MOST = 200  # folders to choose from; `in:` takes the others as well
 
 
 class Folders:
-    """Relative to the folder that holds all photos: shorter, and still found by `in:`."""
+    """Relative to the folder that holds all photos, if one does: shorter, and still found by `in:`."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
         self._looked = float("-inf")
-        self._root = Path()
+        self._root: PurePath = Path()
         self._counts: list[tuple[str, int]] = []
         self._turn = Lock()
 
     def name(self, folder: Path) -> str:
         self._look()
-        return _below(self._root, folder)
+        return below(self._root, folder)
 
     def counts(self) -> list[tuple[str, int]]:
         """The folders with the most photos and how many are in each, by name."""
@@ -36,16 +37,23 @@ class Folders:
             if time.monotonic() < self._looked + SECONDS:
                 return
             counts = Counter(self._collection.folders())
-            root = Path(commonpath(counts)) if counts else Path()
+            root = common_root([Path(folder) for folder in counts])
             most = sorted(
-                (_below(root, Path(folder)), count) for folder, count in counts.most_common(MOST)
+                (below(root, Path(folder)), count) for folder, count in counts.most_common(MOST)
             )
             self._root, self._counts = root, most
             # a collection that is empty yet is looked at again at once
             self._looked = time.monotonic() if counts else float("-inf")
 
 
-def _below(root: Path, folder: Path) -> str:
+def common_root(folders: Sequence[PurePath]) -> PurePath:
+    """The folder that holds them all; `.` where none does: on two drives, or here and in a store."""
+    kind = type(folders[0]) if folders else PurePath
+    levels = zip(*(folder.parts for folder in folders), strict=False)
+    return kind(*(names[0] for names in takewhile(lambda names: len(set(names)) == 1, levels)))
+
+
+def below(root: PurePath, folder: PurePath) -> str:
     if folder == root:
         return folder.name
     return (folder.relative_to(root) if folder.is_relative_to(root) else folder).as_posix()

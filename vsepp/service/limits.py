@@ -19,6 +19,11 @@ class Limits:
     """What may differ from one service to another."""
 
     upload_bytes: int = 25_000_000
+    uploads_bytes: int = 100_000_000  # of all uploads together
+    upload_seconds: float = 60.0  # until an upload must be here
     pixels: int = MOST_PIXELS  # of a photo that is decoded
+    decoding_seconds: int = 5  # that the decoder may take for one photo
+    decoding_bytes: int = 1_000_000_000  # of memory, likewise
     seconds: float = 10.0  # that a request may take
+    connections: int = 200
     thumbnail_bytes: int = 64_000_000  # of thumbnails that are kept in memory

@@ -1,26 +1,14 @@
-"""Opens pictures that strangers may have made, and delivers small ones."""
+"""Decodes pictures that strangers may have made: what a worker process does."""
 
-from collections import OrderedDict
 from io import BytesIO
 from pathlib import Path
-from threading import Lock
 
 from PIL import Image
 
 from vsepp.data.pictures import open_picture, shrink
 from vsepp.errors import WorkFailed, WrongRequest
-from vsepp.search.remembered import Photo
-from vsepp.search.suspects import Suspect, open_header
+from vsepp.search.suspects import Suspect
 
-MEDIA_TYPES = {
-    "JPEG": "image/jpeg",
-    "MPO": "image/jpeg",  # what some phones put behind a JPEG
-    "PNG": "image/png",
-    "WEBP": "image/webp",
-    "GIF": "image/gif",
-    "BMP": "image/bmp",
-    "TIFF": "image/tiff",
-}
 QUALITY = 85
 
 
@@ -30,61 +18,25 @@ def uploaded(data: bytes, short_side: int, max_pixels: int) -> Image.Image:
         raise WrongRequest("The upload is empty. Send a picture as the form's field `photo`.")
     try:
         return shrink(open_picture(Suspect(data, max_pixels), short_side), short_side)
+    except MemoryError:
+        raise
     except WorkFailed as error:
         raise WrongRequest(str(error)) from error
     except Exception as error:  # a malformed file makes decoders raise all sorts of things
         raise WrongRequest(f"The upload is no picture that can be read ({error}).") from error
 
 
-def media_type(path: Path) -> str | None:
-    """What a file holds; None where it is gone, or no picture (any more)."""
+def thumbnail(path: Path, side: int, max_pixels: int) -> bytes | None:
+    """A JPEG; None where the file is gone, or no picture (any more)."""
     try:
         if not path.is_file():  # to open a pipe would wait for ever
             return None
-        with open_header(path) as picture:
-            return MEDIA_TYPES.get(picture.format or "")
+        picture = open_picture(Suspect(path, max_pixels), side)
+    except MemoryError:
+        raise
     except Exception:
         return None
-
-
-class Thumbnails:
-    """JPEGs by content and size, the least used of which are forgotten when there are too many."""
-
-    def __init__(self, max_bytes: int, max_pixels: int) -> None:
-        self._max_bytes = max_bytes
-        self._max_pixels = max_pixels
-        self._kept: OrderedDict[tuple[bytes, int], bytes] = OrderedDict()
-        self._num_bytes = 0
-        self._turn = Lock()
-
-    def of(self, photo: Photo, side: int) -> bytes | None:
-        """None where the file is gone, or no picture (any more)."""
-        key = photo.content, side
-        with self._turn:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        made = self._made(photo.path, side)
-        if made is not None:
-            self._keep(key, made)
-        return made
-
-    def _made(self, path: Path, side: int) -> bytes | None:
-        try:
-            if not path.is_file():
-                return None
-            picture = open_picture(Suspect(path, self._max_pixels), side)
-        except Exception:
-            return None
-        picture.thumbnail((side, side))
-        data = BytesIO()
-        picture.save(data, "JPEG", quality=QUALITY)
-        return data.getvalue()
-
-    def _keep(self, key: tuple[bytes, int], made: bytes) -> None:
-        with self._turn:
-            self._num_bytes += len(made) - len(self._kept.get(key, b""))
-            self._kept[key] = made
-            while self._num_bytes > self._max_bytes:
-                _, forgotten = self._kept.popitem(last=False)
-                self._num_bytes -= len(forgotten)
+    picture.thumbnail((side, side))
+    data = BytesIO()
+    picture.save(data, "JPEG", quality=QUALITY)
+    return data.getvalue()

@@ -27,6 +27,7 @@ REASONS = {
     403: "Requests from other sites are not answered.",
     404: "There is nothing here.",
     405: "This address does not take that method.",
+    408: "The upload took too long.",
     413: "The upload is too large.",
     421: "Ask by the address 127.0.0.1 or localhost.",
     422: "A value is wrong.",
@@ -44,7 +45,7 @@ def problem(
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The errors of a route, for its OpenAPI description."""
-    common = (400, 401, 403, 413, 421, 422, 500, 503)
+    common = (400, 401, 403, 408, 413, 421, 422, 500, 503)
     return {
         status: {"model": Problem, "description": REASONS[status]}
         for status in sorted({*common, *statuses})

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, File, HTTPException, Query, Request, Response, UploadFile
-from fastapi.responses import FileResponse
 
+from vsepp.errors import WrongRequest
 from vsepp.search.collection import Collection
 from vsepp.search.remembered import Photo
 from vsepp.service.answers import answered, described
+from vsepp.service.files import opened_photo
 from vsepp.service.folders import Folders
 from vsepp.service.limits import Limits
 from vsepp.service.patience import Patience
-from vsepp.service.pictures import Thumbnails, media_type, uploaded
 from vsepp.service.problems import documented, printable
 from vsepp.service.schemas import (
     Asked,
@@ -23,6 +23,8 @@ from vsepp.service.schemas import (
     PhotoAnswer,
     SearchAnswer,
 )
+from vsepp.service.thumbnails import Thumbnails
+from vsepp.service.workers import Workers
 
 FOR_EVER = "private, max-age=31536000, immutable"  # the version in the address changes instead
 NUM_WORDS = 40  # examples of what the model knows
@@ -31,71 +33,76 @@ api = APIRouter(prefix="/api", responses=documented())
 
 
 @dataclass(frozen=True)
-class Counter:
-    """What stands behind the routes. Pictures are opened in other threads than those that search."""
+class ServiceState:
+    """What the routes work with. Nothing that is slow shares its threads with anything else."""
 
     collection: Collection
     limits: Limits
     folders: Folders
-    thumbnails: Thumbnails
     searching: Patience
-    opening: Patience
+    lookups: Patience
+    health: Patience
+    uploads: Workers
+    pictures: Workers
+    thumbnails: Thumbnails
+
+    def close(self) -> None:
+        for each in (self.searching, self.lookups, self.health, self.uploads, self.pictures):
+            each.close()
 
 
-def _counter(request: Request) -> Any:
-    return request.app.state.counter
+def _state(request: Request) -> Any:
+    return request.app.state.service
 
 
-At = Annotated[Counter, Depends(_counter)]
+At = Annotated[ServiceState, Depends(_state)]
 
 
 @api.get("/search", responses=documented(404))
-async def search(counter: At, asked: Annotated[Asked, Query()]) -> SearchAnswer:
+async def search(state: At, asked: Annotated[Asked, Query()]) -> SearchAnswer:
     """By words, by the key of a photo, or by both."""
-    if asked.like is not None:
-        await _photo(counter, asked.like)
-    return await counter.searching.run(answered, counter.collection, counter.folders, asked, None)
+    try:
+        return await state.searching.run(answered, state.collection, state.folders, asked, None)
+    except WrongRequest:
+        if asked.like is not None:
+            await _photo(state, asked.like)  # not there, or not any more
+        raise
 
 
 @api.post("/search")
 async def search_by_upload(
-    counter: At,
+    state: At,
     asked: Annotated[Asked, Query()],
     photo: Annotated[UploadFile, File(description="JPEG, PNG, WebP, GIF, BMP or TIFF.")],
 ) -> SearchAnswer:
     """By a photo of one's own, or by it and words. It is not kept."""
     if asked.like is not None:
         raise HTTPException(422, "Give a photo or the key of one, not both.")
-    embedder = await counter.searching.run(lambda: counter.collection.embedder)
+    embedder = await state.searching.run(lambda: state.collection.embedder)
     short_side = embedder.architecture.resize
-    image = await counter.opening.run(
-        uploaded, await photo.read(), short_side, counter.limits.pixels
-    )
-    return await counter.searching.run(answered, counter.collection, counter.folders, asked, image)
+    image = await state.uploads.uploaded(photo.file, photo.size or 0, short_side)
+    return await state.searching.run(answered, state.collection, state.folders, asked, image)
 
 
 @api.get("/photos/{key}", responses=documented(404))
-async def photo(counter: At, key: Key) -> PhotoAnswer:
+async def photo(state: At, key: Key) -> PhotoAnswer:
     """What is known of a photo."""
-    found = await _photo(counter, key)
-    return await counter.opening.run(described, key, found, counter.folders)
+    found = await _photo(state, key)
+    return await state.lookups.run(described, key, found, state.folders)
 
 
 @api.get(
     "/photos/{key}/file",
-    response_class=FileResponse,
+    response_class=Response,
     responses={**documented(404), 200: {"content": {"image/*": {}}}},
 )
-async def file(counter: At, key: Key) -> FileResponse:
+async def file(state: At, key: Key) -> Response:
     """The photo as it is. Only files of the collection are delivered, and only pictures."""
-    found = await _photo(counter, key)
-    kind = await counter.opening.run(media_type, found.path)
-    if kind is None:
+    found = await _photo(state, key)
+    opened = await state.lookups.run(opened_photo, found.path)
+    if opened is None:
         raise _gone(found)
-    name = printable(found.path.name)
-    return FileResponse(
-        found.path, media_type=kind, filename=name, content_disposition_type="inline"
-    )
+    return opened
 
 
 @api.get(
@@ -104,7 +111,7 @@ async def file(counter: At, key: Key) -> FileResponse:
     responses={**documented(404), 200: {"content": {"image/jpeg": {}}}},
 )
 async def thumbnail(
-    counter: At,
+    state: At,
     key: Key,
     side: Annotated[
         Literal["320", "640", "1600"], Query(description="Pixels, the longer side.")
@@ -112,8 +119,8 @@ async def thumbnail(
     version: Annotated[str, Query(max_length=40, description="Of the photo: it may be kept.")] = "",
 ) -> Response:
     """The photo upright, as a JPEG, not larger than asked."""
-    found = await _photo(counter, key)
-    made = await counter.opening.run(counter.thumbnails.of, found, int(side))
+    found = await _photo(state, key)
+    made = await state.thumbnails.of(found, int(side))
     if made is None:
         raise _gone(found)
     current = version == found.content.hex()[:12]
@@ -125,34 +132,34 @@ async def thumbnail(
 
 
 @api.get("/collection")
-async def collection(counter: At) -> CollectionAnswer:
+async def collection(state: At) -> CollectionAnswer:
     """What a page wants to know before the first search."""
-    return await counter.searching.run(_introduced, counter)
+    return await state.searching.run(_introduced, state)
 
 
 @api.get("/health")
-async def health(counter: At) -> Health:
+async def health(state: At) -> Health:
     """Whether the collection can be read."""
-    photos = await counter.opening.run(len, counter.collection)
+    photos = await state.health.run(len, state.collection)
     return Health(status="ok", photos=photos)
 
 
-def _introduced(counter: Counter) -> CollectionAnswer:
-    known = counter.collection.embedder.vocabulary.words()
+def _introduced(state: ServiceState) -> CollectionAnswer:
+    known = state.collection.embedder.vocabulary.words()
     return CollectionAnswer(
-        name=printable(counter.collection.path.stem),
-        photos=len(counter.collection),
+        name=printable(state.collection.path.stem),
+        photos=len(state.collection),
         folders=[
             Folder(folder=printable(folder), photos=photos)
-            for folder, photos in counter.folders.counts()
+            for folder, photos in state.folders.counts()
         ],
         words=[word for word in known if len(word) > 3][:NUM_WORDS],
-        upload_bytes=counter.limits.upload_bytes,
+        upload_bytes=state.limits.upload_bytes,
     )
 
 
-async def _photo(counter: Counter, key: str) -> Photo:
-    found = await counter.opening.run(counter.collection.photo, key)
+async def _photo(state: ServiceState, key: str) -> Photo:
+    found = await state.lookups.run(state.collection.photo, key)
     if found is None:
         raise HTTPException(404, f"There is no photo {key}.")
     return found

@@ -4,22 +4,30 @@ import os
 import secrets
 import socket
 import sys
+import time
 import warnings
 import webbrowser
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from html import escape
 from ipaddress import ip_address
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from urllib.parse import quote
 
 import uvicorn
+from fastapi import FastAPI
 
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.search.collection import Collection
+from vsepp.service.access import is_this_machine
 from vsepp.service.app import create_app
-from vsepp.service.doors import is_this_machine
+from vsepp.service.limits import Limits
 
 SHORTEST_TOKEN = 8  # characters; longer is better, and the one we make has 32
 TO_FINISH = 3  # seconds that requests have when the service ends
+TO_OPEN = 60  # seconds that a browser has to read the link
 
 
 def serve(
@@ -28,22 +36,25 @@ def serve(
     port: int = 8000,
     token: str | None = None,
     show: bool = False,
+    no_token: bool = False,
 ) -> None:
     """Answer requests until Ctrl-C; `show` opens the page in the browser.
 
-    Whoever is reached from other machines asks for a token.
+    Visitors need the token: yours, or one that is generated and printed. With `no_token` everybody
+    on this machine is answered, whichever user it is.
     """
-    token = _token_for(host, token)
+    _check_access(host, token, no_token)
+    generated = None if no_token or token else secrets.token_urlsafe(24)
     _ = collection.embedder  # what is wrong with the model is said now, not to the first visitor
     warnings.simplefilter("ignore")  # Pillow's, about odd files
     with listening(host, port) as door:
-        link = _link(host, door.getsockname()[1], token)
-        _say(f"{len(collection):,} photos of {collection.name} on {link}")
+        address = _address(host, door.getsockname()[1])
+        # A token of the user's own is not printed: what we print may be kept as a log.
+        _say(f"{len(collection):,} photos of {collection.name} on {_link(address, generated)}")
         _say("Ctrl-C ends it.")
-        if show and _has_screen():
-            # It waits at the door until the service is ready, and we do not wait for it.
-            Thread(target=webbrowser.open, args=(link,), daemon=True).start()
-        _run(create_app(collection, token=token), door)
+        shown = show and _has_screen()
+        with _in_browser(_link(address, token or generated)) if shown else nullcontext():
+            _run(create_app(collection, token=token or generated), door)
     _say("Ended.")
 
 
@@ -70,32 +81,64 @@ def listening(host: str, port: int) -> socket.socket:
     return door
 
 
-def _run(app: object, door: socket.socket) -> None:
+def _run(app: FastAPI, door: socket.socket) -> None:
+    app.state.service.pictures.start()  # while the page is on its way to the browser
     config = uvicorn.Config(
-        app,  # type: ignore[arg-type]
+        app,
         log_level="warning",
         access_log=False,  # what somebody looks for is nobody's business
         server_header=False,
+        ws="none",
+        limit_concurrency=Limits.connections,
         timeout_graceful_shutdown=TO_FINISH,
     )
     with suppress(KeyboardInterrupt):  # uvicorn has ended well by then, and says it once more
         uvicorn.Server(config).run(sockets=[door])
 
 
-def _token_for(host: str, token: str | None) -> str | None:
-    if token is None:
-        return None if is_this_machine(host) else secrets.token_urlsafe(24)
-    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
+def _check_access(host: str, token: str | None, no_token: bool) -> None:
+    if no_token and token is not None:
+        raise WrongRequest("There is a token (--token or VSEPP_TOKEN): leave out --no-token.")
+    if no_token and not is_this_machine(host):
+        raise WrongRequest(
+            f"--no-token with --host {host} would show the photos to everybody who reaches this "
+            "machine. Leave out one of the two."
+        )
+    if token is not None and (
+        len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()
+    ):
         raise WrongRequest(
             f"The token must have at least {SHORTEST_TOKEN} letters, digits or signs (ASCII)."
         )
-    return token
 
 
-def _link(host: str, port: int, token: str | None) -> str:
+@contextmanager
+def _in_browser(link: str) -> Iterator[None]:
+    """Open the link by way of a file that nobody else can read.
+
+    Every user of a machine can see by which command a browser was started, and a token in it.
+    """
+    with TemporaryDirectory(prefix="vsepp-") as folder:
+        page = Path(folder) / "open.html"
+        page.write_text(f'<meta http-equiv="refresh" content="0; url={escape(link)}">')
+        # The browser waits at the door until the service is ready, and we do not wait for it.
+        Thread(target=_open_once, args=(page,), daemon=True).start()
+        yield
+
+
+def _open_once(page: Path) -> None:
+    webbrowser.open(page.as_uri())
+    time.sleep(TO_OPEN)
+    page.unlink(missing_ok=True)  # a service that is killed cannot do that later
+
+
+def _address(host: str, port: int) -> str:
     host = _reachable(host)
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _link(address: str, token: str | None) -> str:
+    return address if token is None else f"{address}?token={quote(token, safe='')}"
 
 
 def _reachable(host: str) -> str:

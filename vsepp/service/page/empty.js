@@ -62,7 +62,7 @@ export function locked() {
   const kept = [...asked].filter(([name]) => name !== "token" && name !== "refused");
   say("This collection is private",
     ...(refused ? [make("p", { class: "wrong", role: "alert" }, "That is not its token.")] : []),
-    make("p", {}, "Open the link that vsepp serve has shown in its terminal, or enter the token at its end."),
+    make("p", {}, "Open the link that vsepp serve has printed in its terminal, or enter the token."),
     make("form", { class: "asked", action: "./", method: "get" }, ...kept.map(([name, value]) => make("input", { type: "hidden", name, value })),
       field, make("button", { type: "submit", class: "chip strong" }, "Enter")));
   field.focus();

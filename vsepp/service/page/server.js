@@ -38,7 +38,6 @@ export function search({ q, like, fold, nearest }, upload, offset, limit, signal
 
 export const collection = () => ask("api/collection");
 export const health = () => ask("api/health");
-export const photo = (key) => ask(`api/photos/${key}`);
 
 export function thumbnail(photo, side) {
   return `api/photos/${photo.key}/thumbnail?side=${side}&version=${photo.version}`;

@@ -1,8 +1,16 @@
 """Who is let in, and what the answers tell a browser."""
 
-import pytest
+import socket
 
-from vsepp.service.doors import is_this_machine
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from tests.serving import Served
+from vsepp.service.access import is_this_machine
+from vsepp.service.app import create_app
 
 TOKEN = "correct horse battery staple"
 
@@ -42,12 +50,57 @@ def test_another_name_for_this_machine_is_refused(client, host):
     assert "localhost" in answer.json()["reason"]
 
 
+@pytest.mark.parametrize(
+    "header",
+    ["X-Forwarded-For", "X-Forwarded-Proto", "Forwarded", "X-Real-IP", "Via", "CF-Connecting-IP"],
+)
+def test_without_a_token_nothing_is_answered_through_a_proxy(client, guarded, header):
+    answer = client.get("/api/health", headers={header: "203.0.113.7"})
+    assert answer.status_code == 403
+    assert header.lower() in answer.json()["reason"]
+    assert "without --no-token" in answer.json()["reason"]
+    assert client.get("/", headers={header: "203.0.113.7"}).status_code == 403
+    known = {header: "203.0.113.7", "authorization": f"Bearer {TOKEN}"}
+    assert guarded.get("/api/health", headers=known).status_code == 200
+
+
 def test_other_sites_scripts_are_refused_and_links_are_not(client):
     foreign = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
     assert client.get("/api/photos/1/file", headers=foreign).status_code == 403
-    assert client.get("/", headers={**foreign, "sec-fetch-mode": "navigate"}).status_code == 200
+    link = {**foreign, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    assert client.get("/", headers=link).status_code == 200
+    framed = {**link, "sec-fetch-dest": "iframe"}
+    assert client.get("/", headers=framed).status_code == 403
     own = {"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"}
     assert client.get("/api/health", headers=own).status_code == 200
+
+
+OUR_ORIGIN = "http://127.0.0.1:8000"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 422),  # not a browser; the form is incomplete
+        ({"sec-fetch-site": "same-origin"}, 422),
+        ({"sec-fetch-site": "same-origin", "origin": "https://a.proxy.example"}, 422),
+        ({"origin": OUR_ORIGIN}, 422),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, 403),  # a form
+        ({"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate"}, 403),  # another port
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403),
+        ({"sec-fetch-site": "cross-site", "origin": OUR_ORIGIN}, 403),
+        ({"sec-fetch-site": "what?"}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "http://127.0.0.1:8001"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": ""}, 403),
+        ({"origin": "file://127.0.0.1:8000"}, 403),
+    ],
+)
+def test_only_our_own_page_may_send_something(client, headers, status):
+    for method in ("POST", "PUT", "DELETE", "SEARCH"):
+        answer = client.request(method, "/api/search", headers=headers)
+        assert answer.status_code == (403 if status == 403 else 422 if method == "POST" else 405)
 
 
 @pytest.mark.parametrize("address", ["/", "/main.js", "/api/health", "/api/nothing", "/nothing"])
@@ -134,6 +187,74 @@ def test_what_is_looked_for_survives_the_door(guarded):
     assert refused.headers["location"] == f"/?{sought}&refused=1"
     welcome = guarded.get("/", params={**link, "token": TOKEN}, follow_redirects=False)
     assert welcome.headers["location"] == f"/?{sought}"
+
+
+NOT_FOR_ALL = ("/api/collection", "/api/photos/1/file", "/openapi.json")
+ODD_HOSTS = ("", "x?", "x#", "x/", "x?/", "x/a?", "x:8000?", "x:99999", "127.0.0.1?", "[::1", "@")
+ODD_PATHS = (
+    "//api/collection",
+    "/./api/collection",
+    "/x/../api/collection",
+    "/main.js/../api/collection",
+    "/API/collection",
+    "/%61pi/collection",
+    "/api%2fcollection",
+    "/api/collection/",
+    "/api/collection?/main.js",
+    "/api/collection;/main.js",
+    "http://127.0.0.1/api/collection",
+    "http://x?/api/collection",
+    "http://x#/api/collection",
+)
+
+
+def status_of(port, target, host):
+    """Of a request that is written byte for byte as told."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        request = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        connection.sendall(request.encode())
+        return int(connection.makefile("rb").readline().split()[1])
+
+
+def test_no_host_and_no_spelling_of_a_path_replaces_the_token(collection):
+    served = Served(collection, token=TOKEN)
+    try:
+        asked = [(path, host) for path in NOT_FOR_ALL for host in ODD_HOSTS]
+        asked += [(path, host) for path in ODD_PATHS for host in ("127.0.0.1", "x?", "x#")]
+        answers = {each: status_of(served.port, *each) for each in asked}
+    finally:
+        served.stop()
+    assert len(answers) == 33 + 39
+    assert {each: status for each, status in answers.items() if status not in (400, 401)} == {}
+
+
+def test_access_is_decided_as_the_router_does(guarded, monkeypatch):
+    """`url` is made of the Host header, in a different way by each version of Starlette."""
+
+    def url(self):
+        raise AssertionError("the Host header decides")
+
+    monkeypatch.setattr(HTTPConnection, "url", property(url))
+    assert guarded.get("/api/health").status_code == 401
+    assert guarded.get("/", params={"token": TOKEN}, follow_redirects=False).status_code == 303
+    assert guarded.get("/api/health").status_code == 200
+
+
+def test_the_token_is_asked_for_under_another_path_too(collection):
+    outer = Starlette(routes=[Mount("/photos", create_app(collection, token=TOKEN))])
+    client = TestClient(outer, "http://127.0.0.1:8000")
+    for path in NOT_FOR_ALL:
+        assert client.get(f"/photos{path}").status_code == 401
+    assert client.get("/photos/main.js").status_code == 200
+    welcome = client.get("/photos/", params={"token": TOKEN, "q": "x"}, follow_redirects=False)
+    assert welcome.headers["location"] == "/photos/?q=x"
+
+
+def test_only_the_files_of_the_page_are_for_everybody(guarded):
+    for path in ("/", "/index.html", "/main.js", "/style.css", "/icon.svg"):
+        assert guarded.get(path).status_code == 200
+    for path in ("/nothing", "/docs", "/api", "/main.js/", "/favicon.ico", "/../app.py"):
+        assert guarded.get(path).status_code == 401
 
 
 @pytest.mark.parametrize(
