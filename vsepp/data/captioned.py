@@ -36,9 +36,8 @@ class CaptionedImages:
     items: Sequence[CaptionedImage]
     left_out: Sequence[str] = ()  # a sentence for each row, picture or caption that cannot be used
     origin: dict[str, Any] | None = None  # the net that made its features, where that is known
-    within: Mapping[str, str] = field(
-        default_factory=dict
-    )  # splits that are part of another: restval of train
+    # Splits that are part of another one, such as restval of train.
+    within: Mapping[str, str] = field(default_factory=dict)
 
     def split(self, name: str) -> list[CaptionedImage]:
         """The pictures of one split, in the collection's order."""
