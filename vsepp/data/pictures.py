@@ -20,8 +20,8 @@ Pixels = NDArray[np.uint8]
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 
-# differs from the release: a panorama is cut to its middle beyond this ratio: resized by its short side alone, a picture of
-# 1 x 5,000 pixels would need a gigabyte.
+# differs from the release: a panorama is cut to its middle beyond this ratio. Resized by its short
+# side alone, a picture of 1 x 5,000 pixels would need a gigabyte.
 LONGEST = 4
 
 
