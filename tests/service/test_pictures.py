@@ -3,6 +3,8 @@ from dataclasses import replace
 import pytest
 from PIL import Image
 
+from tests.pictures import HEIC
+from vsepp.data import image_file
 from vsepp.search.remembered import Photo
 from vsepp.service.pictures import Thumbnails, media_type
 
@@ -19,8 +21,8 @@ def noisy(tmp_path):
 
 
 def test_thumbnails_are_kept_within_their_bound_the_last_used_longest(noisy):
-    one = len(Thumbnails(10**9, 10**9).of(noisy[0], 320))
-    thumbnails = Thumbnails(round(one * 4.5), 10**9)
+    one = len(Thumbnails(10**9).of(noisy[0], 320))
+    thumbnails = Thumbnails(round(one * 4.5))
     for photo in noisy:
         thumbnails.of(photo, 320)
         thumbnails.of(noisy[0], 320)  # used again and again
@@ -31,16 +33,17 @@ def test_thumbnails_are_kept_within_their_bound_the_last_used_longest(noisy):
 
 
 def test_a_kept_thumbnail_is_not_made_again(noisy):
-    thumbnails = Thumbnails(10**9, 10**9)
+    thumbnails = Thumbnails(10**9)
     first = thumbnails.of(noisy[0], 320)
     noisy[0].path.unlink()
     assert thumbnails.of(noisy[0], 320) is first
     assert thumbnails.of(noisy[0], 640) is None
 
 
-def test_a_photo_with_too_many_pixels_has_no_thumbnail(noisy):
-    assert Thumbnails(10**9, 64 * 64).of(noisy[0], 320)
-    assert Thumbnails(10**9, 64 * 64 - 1).of(noisy[0], 320) is None
+def test_a_photo_that_takes_too_much_memory_has_no_thumbnail(noisy, monkeypatch):
+    assert Thumbnails(10**9).of(noisy[0], 320)
+    monkeypatch.setattr(image_file, "MOST_MEMORY", 64 * 64 * 8 - 1)
+    assert Thumbnails(10**9).of(noisy[0], 320) is None
 
 
 def test_the_media_type_comes_from_the_content(tmp_path, noisy):
@@ -49,4 +52,5 @@ def test_the_media_type_comes_from_the_content(tmp_path, noisy):
     assert media_type(odd) is None
     assert media_type(noisy[0].path.rename(tmp_path / "really.jpg")) == "image/png"
     assert media_type(tmp_path) is None
+    assert media_type(HEIC) == "image/heic"
     assert media_type(replace(noisy[0], path=tmp_path / "nowhere.png").path) is None

@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from tests.pictures import HEIC
+from vsepp.data import image_file
 from vsepp.service.limits import Limits
 
 
@@ -38,7 +40,7 @@ def post(client, data):
     return client.post("/api/search?limit=1", files={"photo": ("photo.png", data, "image/png")})
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000"])
 def test_every_format_is_taken(client, kind):
     assert post(client, picture(kind)).status_code == 200
 
@@ -51,21 +53,25 @@ def test_a_bomb_is_not_decoded(client, size):
     assert client.get("/api/health").status_code == 200
 
 
-def test_as_many_pixels_as_allowed_and_one_row_more(collection, client_of):
-    client = client_of(collection, limits=Limits(pixels=48 * 32))
+def test_as_many_bytes_as_allowed_and_a_row_more(client, monkeypatch):
+    monkeypatch.setattr(image_file, "MOST_MEMORY", 48 * 32 * 8)
     assert post(client, picture()).status_code == 200
     answer = post(client, picture(size=(48, 33)))
     assert answer.status_code == 422
     assert "48 x 33 pixels" in answer.json()["reason"]
 
 
+def test_a_photo_of_a_phone_is_taken(client):
+    assert post(client, HEIC.read_bytes()).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
         (b"", "The upload is empty"),
-        (b"not a picture", "none of JPEG"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "none of JPEG"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "none of JPEG"),
+        (b"not a picture", "not a supported image file (JPEG"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not a supported image file (JPEG"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not a supported image file (JPEG"),
         (picture()[:-60], "cannot be read"),
         (picture("JPEG")[:300], "cannot be read"),
     ],

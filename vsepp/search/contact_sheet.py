@@ -11,7 +11,6 @@ from vsepp.data.pictures import open_picture
 from vsepp.errors import WorkFailed
 from vsepp.search.found import Found
 from vsepp.search.index import Hit
-from vsepp.search.suspects import Suspect
 
 SIDE = 320  # pixels of a thumbnail's longer side
 
@@ -70,7 +69,7 @@ def _figure(hit: Hit) -> str:
 
 def _thumbnail(path: Path) -> str:
     try:
-        picture = open_picture(Suspect(path), SIDE)
+        picture = open_picture(path, SIDE)
     except WorkFailed:
         return '<span class="gone">This photo is gone.</span>'
     picture.thumbnail((SIDE, SIDE))

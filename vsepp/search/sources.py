@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from vsepp.data.image_file import read_at_most
 from vsepp.data.pictures import SUFFIXES
 from vsepp.errors import WrongRequest
 from vsepp.search.places import is_elsewhere, listed, opened
@@ -105,4 +106,4 @@ def _elsewhere(place: Path) -> Iterable[File]:
 class RemoteFile(File):
     def read(self) -> bytes:
         with opened(self.path) as file:
-            return bytes(file.read())
+            return bytes(read_at_most(file))

@@ -39,7 +39,7 @@ def create_app(
         collection,
         limits,
         Folders(collection),
-        Thumbnails(limits.thumbnail_bytes, limits.pixels),
+        Thumbnails(limits.thumbnail_bytes),
         searching=Patience(limits.seconds, 4),
         opening=Patience(limits.seconds, 2),
     )

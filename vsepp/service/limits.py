@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from vsepp.search.suspects import MOST_PIXELS
-
 # Part of the interface, and so of its OpenAPI description.
 LONGEST_QUERY = 500  # characters
 MOST_HITS = 200  # in one answer
@@ -19,6 +17,5 @@ class Limits:
     """What may differ from one service to another."""
 
     upload_bytes: int = 25_000_000
-    pixels: int = MOST_PIXELS  # of a photo that is decoded
     seconds: float = 10.0  # that a request may take
     thumbnail_bytes: int = 64_000_000  # of thumbnails that are kept in memory

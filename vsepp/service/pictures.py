@@ -7,29 +7,22 @@ from threading import Lock
 
 from PIL import Image
 
-from vsepp.data.pictures import open_picture, shrink
+from vsepp.data.formats import MEDIA_TYPES
+from vsepp.data.image_file import ImageInMemory
+from vsepp.data.pictures import open_picture, opened, shrink
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.search.remembered import Photo
-from vsepp.search.suspects import Suspect, open_header
 
-MEDIA_TYPES = {
-    "JPEG": "image/jpeg",
-    "MPO": "image/jpeg",  # what some phones put behind a JPEG
-    "PNG": "image/png",
-    "WEBP": "image/webp",
-    "GIF": "image/gif",
-    "BMP": "image/bmp",
-    "TIFF": "image/tiff",
-}
 QUALITY = 85
 
 
-def uploaded(data: bytes, short_side: int, max_pixels: int) -> Image.Image:
+def uploaded(data: bytes, short_side: int) -> Image.Image:
     """The picture in an upload, upright and no larger than a net needs."""
     if not data:
         raise WrongRequest("The upload is empty. Send a picture as the form's field `photo`.")
     try:
-        return shrink(open_picture(Suspect(data, max_pixels), short_side), short_side)
+        picture = open_picture(ImageInMemory("The upload", data), short_side)
+        return shrink(picture, short_side)
     except WorkFailed as error:
         raise WrongRequest(str(error)) from error
     except Exception as error:  # a malformed file makes decoders raise all sorts of things
@@ -39,9 +32,7 @@ def uploaded(data: bytes, short_side: int, max_pixels: int) -> Image.Image:
 def media_type(path: Path) -> str | None:
     """What a file holds; None where it is gone, or no picture (any more)."""
     try:
-        if not path.is_file():  # to open a pipe would wait for ever
-            return None
-        with open_header(path) as picture:
+        with opened(path, 1) as picture:
             return MEDIA_TYPES.get(picture.format or "")
     except Exception:
         return None
@@ -50,9 +41,8 @@ def media_type(path: Path) -> str | None:
 class Thumbnails:
     """JPEGs by content and size, the least used of which are forgotten when there are too many."""
 
-    def __init__(self, max_bytes: int, max_pixels: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._max_pixels = max_pixels
         self._kept: OrderedDict[tuple[bytes, int], bytes] = OrderedDict()
         self._num_bytes = 0
         self._turn = Lock()
@@ -71,9 +61,7 @@ class Thumbnails:
 
     def _made(self, path: Path, side: int) -> bytes | None:
         try:
-            if not path.is_file():
-                return None
-            picture = open_picture(Suspect(path, self._max_pixels), side)
+            picture = open_picture(path, side)
         except Exception:
             return None
         picture.thumbnail((side, side))

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, File, HTTPException, Query, Request, Response, UploadFile
 from fastapi.responses import FileResponse
 
+from vsepp.data.formats import NAMES
 from vsepp.search.collection import Collection
 from vsepp.search.remembered import Photo
 from vsepp.service.answers import answered, described
@@ -61,16 +62,14 @@ async def search(counter: At, asked: Annotated[Asked, Query()]) -> SearchAnswer:
 async def search_by_upload(
     counter: At,
     asked: Annotated[Asked, Query()],
-    photo: Annotated[UploadFile, File(description="JPEG, PNG, WebP, GIF, BMP or TIFF.")],
+    photo: Annotated[UploadFile, File(description=f"One of {NAMES}.")],
 ) -> SearchAnswer:
     """By a photo of one's own, or by it and words. It is not kept."""
     if asked.like is not None:
         raise HTTPException(422, "Give a photo or the key of one, not both.")
     embedder = await counter.searching.run(lambda: counter.collection.embedder)
     short_side = embedder.architecture.resize
-    image = await counter.opening.run(
-        uploaded, await photo.read(), short_side, counter.limits.pixels
-    )
+    image = await counter.opening.run(uploaded, await photo.read(), short_side)
     return await counter.searching.run(answered, counter.collection, counter.folders, asked, image)
 
 
