@@ -30,6 +30,7 @@ from vsepp.data.image_file import (
     MemoryGate,
     memory_for,
     orientation_of,
+    read_at_most,
     times_of,
 )
 from vsepp.data.pictures import open_picture, opened
@@ -430,6 +431,17 @@ def test_only_the_first_frame_is_decoded(kind):
     frames = [noise(), noise(mode="L").convert("RGB"), noise().rotate(180)]
     data = encoded(frames[0], kind, save_all=True, append_images=frames[1:])
     assert open_picture(in_memory(data[:-60] + bytes(60)), 50).size == (70, 50)
+
+
+def test_a_file_that_grows_is_not_read_to_its_end():
+    class Endless(BytesIO):
+        def read(self, size=-1):
+            assert 0 <= size <= 11
+            return bytes(size)
+
+    assert read_at_most(BytesIO(bytes(10)), 10) == bytes(10)
+    with pytest.raises(OSError, match="11 bytes, and the limit is 10"):
+        read_at_most(Endless(), 10)
 
 
 # ---- what is no file ------------------------------------------------------------------------

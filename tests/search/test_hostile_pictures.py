@@ -1,7 +1,9 @@
 """Pictures that strangers made, in folders and shards that are indexed, searched and embedded."""
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import subprocess
 import sys
@@ -191,9 +193,10 @@ def test_members_stay_inside_and_links_are_not_followed(tmp_path):
     assert found == ["up.jpg", "etc/root.jpg", "a/b.jpg", "c.jpg"]
 
 
-def test_a_gzipped_tar_is_read(tmp_path):
+@pytest.mark.parametrize("packed", [gzip, bz2, lzma])
+def test_a_compressed_tar_is_read(tmp_path, packed):
     write_tar(tmp_path / "a.tar", {"x.jpg": RED, "y.jpg": RED})
-    (tmp_path / "a.tgz").write_bytes(gzip.compress((tmp_path / "a.tar").read_bytes()))
+    (tmp_path / "a.tgz").write_bytes(packed.compress((tmp_path / "a.tar").read_bytes()))
     assert [file.read() for file in listed(tmp_path / "a.tgz")] == [RED, RED]
 
 
