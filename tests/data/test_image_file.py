@@ -20,10 +20,11 @@ import vsepp
 from tests.hostile import EPS, chunk, commented_gif, many_scans, png, shared_tags
 from tests.memory import peak_extra_megabytes
 from tests.pictures import HEIC
-from vsepp.data import pictures
+from vsepp.data import image_file, pictures
 from vsepp.data.formats import FORMATS, MEDIA_TYPES, NAMES, SUFFIXES, format_of
 from vsepp.data.headers import exif_bytes_of_avif, scans_of_jpeg, tags_fit
 from vsepp.data.image_file import (
+    MOST_BYTES,
     MOST_MEMORY,
     MOST_SCANS,
     ImageInMemory,
@@ -78,6 +79,13 @@ def test_every_suffix_is_of_a_format_that_is_read(tmp_path, suffix):
     with opened(tmp_path / f"a{suffix}", 50) as picture:
         assert MEDIA_TYPES[picture.format] == kind.media_type
     assert open_picture(tmp_path / f"a{suffix}", 50).size == (70, 50)
+
+
+def test_the_first_picture_of_an_mpo_is_read():
+    data = encoded(noise(), "MPO", save_all=True, append_images=[Image.new("RGB", (9, 9))])
+    with opened(in_memory(data), 50) as picture:
+        assert MEDIA_TYPES[picture.format] == "image/jpeg"
+    assert open_picture(in_memory(data), 50).size == (70, 50)
 
 
 def test_heic_is_turned_once_and_has_its_date():
@@ -149,6 +157,24 @@ def test_the_page_and_the_docs_name_the_same_formats():
     accepted = re.search(r'type="file" accept="([^"]*)"', page)[1].split(",")
     assert set(accepted) == SUFFIXES | {kind.media_type for kind in FORMATS}
     assert f"`vsepp index` reads {NAMES}, by content" in (DOCS / "search.md").read_text()
+
+
+def test_where_heic_cannot_be_read_it_is_said_what_is_missing(monkeypatch):
+    image_file._register_heif.cache_clear()
+    monkeypatch.setitem(sys.modules, "pi_heif", None)
+    with pytest.raises(WorkFailed, match="HEIC needs pi-heif: pip install pi-heif"):
+        open_picture(HEIC, 64)
+
+
+def test_a_rendered_picture_may_be_wanted_again():
+    class Rendered:
+        picture = noise(mode="RGBA")
+
+        def open(self, short_side):
+            return self.picture
+
+    first, second = (open_picture(Rendered(), 50) for _ in range(2))
+    assert first == second
 
 
 # ---- the same pixels as by the plain way ----------------------------------------------------
@@ -442,6 +468,13 @@ def test_a_file_that_grows_is_not_read_to_its_end():
     assert read_at_most(BytesIO(bytes(10)), 10) == bytes(10)
     with pytest.raises(OSError, match="11 bytes, and the limit is 10"):
         read_at_most(Endless(), 10)
+
+
+def test_a_file_that_is_too_large_is_not_opened(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(many_scans(64, 1))
+    os.truncate(tmp_path / "a.jpg", MOST_BYTES + 1)  # a hole
+    with pytest.raises(WorkFailed, match="400,000,001 bytes, and the limit is 400,000,000"):
+        open_picture(tmp_path / "a.jpg", 64)
 
 
 # ---- what is no file ------------------------------------------------------------------------

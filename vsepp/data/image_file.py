@@ -40,7 +40,7 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def open_image(file: IO[bytes], short_side: int) -> Image.Image:
+def open_image(file: "LimitedFile | LimitedBytes", short_side: int) -> Image.Image:
     """The image with its header read and its pixels not yet; what is wrong with it is an OSError.
 
     JPEG decodes at 1/2, 1/4 or 1/8 size for a fraction of the cost, never below `short_side`.
@@ -75,9 +75,9 @@ def full_size(picture: Image.Image) -> tuple[int, int]:
 
 
 @contextmanager
-def opened_file(path: Path | str) -> Iterator[IO[bytes]]:
+def opened_file(path: Path | str) -> Iterator["LimitedFile"]:
     """An ordinary file: opening a pipe would wait for ever, and a device has no end."""
-    with _LimitedFile(FileIO(path, opener=_without_waiting)) as file:
+    with LimitedFile(FileIO(path, opener=_without_waiting)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError("not a regular file")
         yield file
@@ -91,7 +91,7 @@ class ImageInMemory:
     data: bytes = field(repr=False)
 
     def open(self, short_side: int) -> Image.Image:
-        return open_image(_LimitedBytes(self.data), short_side)
+        return open_image(LimitedBytes(self.data), short_side)
 
     def __str__(self) -> str:
         return self.name
@@ -129,7 +129,9 @@ def times_of(picture: Image.Image) -> list[str]:
     return [str(time).strip("\0 ") for time in written if time]
 
 
-def _opened(file: IO[bytes]) -> Image.Image:
+def _opened(file: "LimitedFile | LimitedBytes") -> Image.Image:
+    if file.num_bytes() > MOST_BYTES:
+        raise OSError(too_large(file.num_bytes()))
     kind = format_of(file.read(HEAD))
     if kind is None:
         raise UnidentifiedImageError(f"not a supported image file ({NAMES})")
@@ -214,16 +216,20 @@ class _LimitedReads:
         self.reads_left -= 1
         self.bytes_left -= len(data)
         if self.reads_left < 0 or self.bytes_left < 0:
-            raise OSError("the header is too long, or has its parts in one place")
+            raise OSError("the header is too large")
         return data
 
 
-class _LimitedFile(_LimitedReads, BufferedReader):
+class LimitedFile(_LimitedReads, BufferedReader):
+    """On this machine."""
+
     def num_bytes(self) -> int:
         return os.fstat(self.fileno()).st_size
 
 
-class _LimitedBytes(_LimitedReads, BytesIO):
+class LimitedBytes(_LimitedReads, BytesIO):
+    """In memory."""
+
     def num_bytes(self) -> int:
         return self.getbuffer().nbytes
 
@@ -231,7 +237,7 @@ class _LimitedBytes(_LimitedReads, BytesIO):
 @contextmanager
 def _limited(file: Any) -> Iterator[None]:
     """Tags may all point at the same megabytes, and a comment of small blocks takes quadratic time."""
-    if not isinstance(file, (_LimitedFile, _LimitedBytes)):
+    if not isinstance(file, (LimitedFile, LimitedBytes)):
         yield
         return
     file.reads_left, file.bytes_left = MOST_READS, 3 * file.num_bytes() + 2**20

@@ -76,7 +76,7 @@ def open_picture(source: Picture, short_side: int) -> Image.Image:
     if isinstance(source, Image.Image):
         return upright_rgb(source)
     with opened(source, short_side) as picture:
-        return upright_rgb(picture, done=picture.close)
+        return upright_rgb(picture, picture.close if picture.format else _keep)
 
 
 @contextmanager
@@ -109,8 +109,12 @@ def reason_of(error: Exception) -> str:
     return f"damaged ({type(error).__name__}: {error})"
 
 
-def upright_rgb(picture: Image.Image, done: Callable[[], None] = lambda: None) -> Image.Image:
-    """What was decoded is `done` with as soon as there is a copy: two are never there beside it."""
+def _keep() -> None:
+    """For pictures that were rendered: they may be wanted again."""
+
+
+def upright_rgb(picture: Image.Image, done: Callable[[], None] = _keep) -> Image.Image:
+    """`done` is called as soon as there is a copy: what was decoded is not kept beside two others."""
     picture.load()
     turn = TURNS.get(orientation_of(picture))
     rgb = _rgb(picture)

@@ -47,7 +47,7 @@ class Contents:
 
 
 def recognises(path: Path) -> bool:
-    return _is_tar(path) or (path.is_dir() and any(map(_is_tar, path.iterdir())))
+    return _is_tar(path) or (path.is_dir() and any(map(_is_tar, path.glob("*"))))
 
 
 def _is_tar(path: Path) -> bool:
@@ -55,7 +55,7 @@ def _is_tar(path: Path) -> bool:
 
 
 def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
-    files = [path] if _is_tar(path) else sorted(filter(_is_tar, path.iterdir()))
+    files = [path] if _is_tar(path) else sorted(filter(_is_tar, path.glob("*")))
     items: dict[str, CaptionedImage] = {}
     for file in files:
         for item in _items(file, troubles):
