@@ -33,7 +33,7 @@ FORMATS = (
     _format("PNG", "PNG", "image/png", ".png", rb"\x89PNG\r\n\x1a\n"),
     _format("WebP", "WEBP", "image/webp", ".webp", rb"RIFF....WEBP"),
     _format("GIF", "GIF", "image/gif", ".gif", rb"GIF8[79]a"),
-    _format("BMP", "BMP", "image/bmp", ".bmp", rb"BM"),
+    _format("BMP", "BMP", "image/bmp", ".bmp", rb"BM.{13}\0\0\0"),
     _format("TIFF", "TIFF", "image/tiff", ".tif .tiff", rb"II[*+]\0|MM\0[*+]|MM\*\0|II\0\*"),
     _format("AVIF", "AVIF", "image/avif", ".avif", _AVIF),
     _format("HEIC", "HEIF", "image/heic", ".heic .heif .hif", _HEIF),

@@ -85,7 +85,7 @@ def opened(source: Path | str | PictureSource, short_side: int) -> Iterator[Imag
     try:
         with _file_or_source(source, short_side) as picture, DECODING.taking(memory_for(picture)):
             yield picture
-    except (WrongRequest, WorkFailed):
+    except (WrongRequest, WorkFailed, MemoryError):
         raise
     except Exception as error:  # a broken file makes decoders raise all sorts of things
         raise WorkFailed(f"{source} cannot be read as a picture: {reason_of(error)}") from error
