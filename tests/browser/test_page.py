@@ -7,6 +7,7 @@ import pytest
 
 from tests.browser.conftest import PATIENCE
 from tests.browser.test_accessibility import violations
+from tests.pictures import HEIC
 from tests.serving import NUM_PHOTOS, Served
 
 pytestmark = pytest.mark.slow
@@ -162,6 +163,14 @@ def test_a_photo_is_chosen_or_pasted_and_no_picture_is_refused(page, photos, tmp
         data,
     )
     page.wait_for_selector("#sought:not([hidden])")
+
+
+def test_a_photo_that_the_browser_cannot_show_is_looked_for(page):
+    page.set_input_files("#file", str(HEIC))
+    page.wait_for_selector("#sought:not([hidden])")
+    settled(page, "best first|Nothing found")
+    assert page.locator("#sought-picture").is_hidden()
+    page.click("#sought-remove")
 
 
 def test_why_a_file_was_refused_stays_when_an_answer_comes(page, tmp_path):

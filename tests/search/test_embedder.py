@@ -4,7 +4,8 @@ from PIL import Image
 
 import vsepp
 from vsepp.errors import WorkFailed, WrongRequest
-from vsepp.search.embedder import PICTURES, TEXTS, embed_captions_file, embed_folder
+from vsepp.search.embed_files import embed_captions_file, embed_folder
+from vsepp.search.embedder import PICTURES, TEXTS
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +59,8 @@ def test_a_folder_is_walked_and_its_other_files_left_alone(snapshot_folder, tmp_
     Image.new("RGB", (30, 20), "red").save(photos.parent / "a.webp")
     (photos / "notes.txt").write_text("no picture")
     embedder = vsepp.load(snapshot_folder)
-    assert embed_folder(embedder, tmp_path / "photos", tmp_path / "out" / "v.npy") == 2
+    rows = embed_folder(embedder, tmp_path / "photos", tmp_path / "out" / "v.npy")
+    assert (rows.names, rows.broken) == (["a.webp", "été/b.JPG"], [])
     assert "été/b.JPG" in (tmp_path / "out" / "v.json").read_text()
     assert np.load(tmp_path / "out" / "v.npy").shape == (2, embedder.dim)
 

@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.pictures import HEIC
+from vsepp.data.image_file import MOST_BYTES
 from vsepp.data.pictures import View
 from vsepp.search.reading import Read, read
 from vsepp.search.remembered import Embedded
-from vsepp.search.walk import Broken, files_below
+from vsepp.search.walk import Broken, File, files_below
 
 VIEW = View(size=16, resize=16)
 SHUTTER, DIGITIZED, CHANGED, ORIENTATION, DETAILS = 0x9003, 0x9004, 0x0132, 0x0112, 0x8769
@@ -28,7 +30,7 @@ def photo(path, size=(60, 40), exif=None):
     return path
 
 
-@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "gif", "bmp", "tiff"])
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "gif", "bmp", "tiff", "avif", "jp2"])
 def test_size_time_and_a_small_picture(tmp_path, suffix):
     file = photo(tmp_path / f"a.{suffix}")
     found = read_one(file)
@@ -73,6 +75,28 @@ def test_width_and_height_are_those_of_the_upright_photo(tmp_path):
     assert found.made.size == (16, 24)
 
 
+def test_heic_has_its_date_and_stands_upright():
+    found = read_one(HEIC)
+    assert found.photo.taken == "2023-07-14T18:30:00"
+    assert (found.photo.width, found.photo.height) == (64, 96)
+    assert found.made.size == (16, 24)
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF")
+@pytest.mark.parametrize("exif", [b"Exif\0\0 nonsense", b"Exif\0\0II*\0 nonsense"])
+def test_a_photo_with_damaged_exif_is_a_photo_without(tmp_path, exif):
+    file = photo(tmp_path / "a.jpg", exif=exif)
+    os.utime(file, (0, datetime(2022, 2, 2).timestamp()))
+    assert read_one(file).photo.taken == "2022-02-02T00:00:00"
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    file = File(str(tmp_path / "not-even-there.tif"), MOST_BYTES + 1, 1)
+    assert (
+        "400,000,001 bytes, and the limit is 400,000,000" in read(file, VIEW, nothing_known).reason
+    )
+
+
 def test_the_picture_is_what_the_net_would_see(tmp_path):
     (file,) = files_below(photo(tmp_path / "a.jpg"))
     squeezed = read(file, View(size=16, resize=16, square=True), nothing_known)
@@ -93,9 +117,9 @@ def test_content_that_is_known_is_not_decoded(tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "not a picture"),
-        (b"<html>404</html>", "not a picture"),
-        ("cut", "damaged"),
+        (b"", "not a supported image file (JPEG"),
+        (b"<html>404</html>", "not a supported image file (JPEG"),
+        ("cut", "truncated"),
         ("bomb", "decompression bomb"),
     ],
 )
@@ -125,7 +149,7 @@ def test_noise_in_the_middle_of_files_never_ends_a_run(tmp_path):
     """Decoders raise all sorts of things; none of them may get through."""
     generator = np.random.default_rng(0)
     verdicts = set()
-    for suffix in ("jpg", "png", "webp", "gif", "bmp", "tiff"):
+    for suffix in ("jpg", "png", "webp", "gif", "bmp", "tiff", "avif", "jp2"):
         data = bytearray(photo(tmp_path / f"a.{suffix}", size=(40, 40)).read_bytes())
         for _ in range(30):
             noisy = bytearray(data)

@@ -8,7 +8,8 @@ from PIL import Image
 
 import vsepp
 from tests.models import SCENES
-from vsepp.service.files import media_type, open_regular, opened_photo
+from tests.pictures import HEIC
+from vsepp.service.files import open_regular, opened_photo
 from vsepp.service.limits import Limits
 
 
@@ -25,8 +26,15 @@ def test_the_media_type_comes_from_the_content(tmp_path, kind):
     "beginning",
     [b"", b"B", b"BM", b"BMW is what I drive to work", b"<script>alert(1)</script>", b"%PDF-1.7"],
 )
-def test_what_does_not_begin_like_a_picture_is_none(beginning):
-    assert media_type(beginning[:18]) is None
+def test_what_does_not_begin_like_a_picture_is_none(tmp_path, beginning):
+    (tmp_path / "photo.jpg").write_bytes(beginning)
+    assert opened_photo(tmp_path / "photo.jpg") is None
+
+
+def test_a_photo_of_a_phone_is_called_what_it_is():
+    response = opened_photo(HEIC)
+    with response._file:
+        assert response.media_type == "image/heic"
 
 
 def test_only_regular_files_are_opened(tmp_path):

@@ -1,5 +1,7 @@
 from pathlib import Path
 
+from vsepp.data.formats import NAMES
+from vsepp.data.image_file import MOST_MEMORY
 from vsepp.service.limits import DEEPEST, DEEPEST_FOLDED, LONGEST_QUERY, MOST_HITS, SIDES, Limits
 
 DOCS = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
@@ -8,7 +10,8 @@ DOCS = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
 def test_the_docs_state_the_limits_as_they_are():
     limits = Limits()
     for said in (
-        f"{limits.upload_bytes / 1e6:.0f} MB, {limits.pixels / 1e6:.0f} million pixels",
+        f"{limits.upload_bytes / 1e6:.0f} MB, {MOST_MEMORY / 1e6:.0f} MB of memory to decode it; "
+        f"{NAMES}, by its content",
         f"{limits.uploads_bytes / 1e6:.0f} MB, then 503",
         f"each has {limits.upload_seconds:g} seconds",
         f"{limits.decoding_seconds} seconds and {limits.decoding_bytes / 1e6:,.0f} MB of memory",

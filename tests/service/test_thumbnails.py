@@ -1,10 +1,12 @@
 import asyncio
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from PIL import Image
 
+from tests.service.test_uploads import bomb
 from vsepp.search.remembered import Photo
 from vsepp.service.limits import Limits
 from vsepp.service.thumbnails import Thumbnails
@@ -60,9 +62,12 @@ def test_a_kept_thumbnail_is_not_made_again(noisy, thumbnails_of):
     assert of(thumbnails, noisy[9], 640) is None
 
 
-def test_a_photo_with_too_many_pixels_has_no_thumbnail(noisy, thumbnails_of):
-    assert of(thumbnails_of(10**9, pixels=64 * 64), noisy[0])
-    assert of(thumbnails_of(10**9, pixels=64 * 64 - 1), noisy[0]) is None
+def test_a_photo_that_takes_too_much_memory_has_no_thumbnail(noisy, thumbnails_of, tmp_path):
+    (tmp_path / "large.png").write_bytes(bomb(9_000, 9_000))
+    large = replace(noisy[0], path=tmp_path / "large.png", content=b"large")
+    thumbnails = thumbnails_of(10**9)
+    assert of(thumbnails, large) is None
+    assert of(thumbnails, noisy[0])
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="stops a process")

@@ -163,15 +163,19 @@ def embed(
     captions: Annotated[Path | None, typer.Option(help="A text file, one caption a line.")] = None,
 ) -> None:
     """Vectors of pictures or captions as a NumPy file, without torch."""
-    from vsepp.search.embedder import embed_captions_file, embed_folder, load
+    from vsepp.search.embed_files import embed_captions_file, embed_folder
+    from vsepp.search.embedder import load
 
     if (images is None) == (captions is None):
         raise WrongRequest("Give either --images DIR or --captions FILE.")
     if into.suffix != ".npy" or into.with_suffix(".json") == captions:
         raise WrongRequest(f"--into {into}: name a file FILE.npy; FILE.json is written beside it.")
+    warnings.simplefilter("ignore")  # Pillow's, about odd files: what matters is said below
     embedder = load(snapshot)
     if images is not None:
-        count = embed_folder(embedder, images, into)
+        rows = embed_folder(embedder, images, into)
     elif captions is not None:
-        count = embed_captions_file(embedder, captions, into)
-    say(f"{count:,} vectors of {embedder.dim} dimensions in {into}.")
+        rows = embed_captions_file(embedder, captions, into)
+    say(f"{len(rows.names):,} vectors of {embedder.dim} dimensions in {into}.")
+    for broken in rows.broken:
+        say(f"broken: {broken.path}: {broken.reason}")

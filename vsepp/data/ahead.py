@@ -11,6 +11,7 @@ from vsepp.data.resources import num_threads
 
 Task = TypeVar("Task")
 Made = TypeVar("Made")
+MOST_BYTES = 2**27  # of tasks that wait
 AHEAD = 4  # tasks, at least, that are under way while the reader works on what one has made
 
 
@@ -19,26 +20,33 @@ def made_ahead(
     make: Callable[[Task], Made],
     ahead: int = AHEAD,
     threads: int | None = None,
+    size: Callable[[Task], int] = lambda task: 0,
 ) -> Iterator[Made]:
     """What `make` makes of each task, in order, a few ahead of the reader, in threads.
 
     Threads are enough: Pillow decodes and resizes outside of Python's lock. By default there are as many
     as cores, and as many tasks under way: tasks that are large (a batch) take `threads=AHEAD` and share
-    their work among `workers()`.
+    their work among `workers()`. Of tasks that say their `size`, no more are taken than MOST_BYTES of
+    them, and one.
     """
     threads = threads or num_threads()
     with ThreadPoolExecutor(threads) as pool:
-        pending: deque[Future[Made]] = deque()
+        pending: deque[tuple[int, Future[Made]]] = deque()
         try:
             for task in tasks:
-                pending.append(pool.submit(make, task))
-                if len(pending) > max(ahead, threads):
-                    yield pending.popleft().result()
+                pending.append((size(task), pool.submit(make, task)))
+                del task  # it may be large, and the next one is waited for
+                while len(pending) > max(ahead, threads) or _bytes(pending) > MOST_BYTES:
+                    yield pending.popleft()[1].result()
             while pending:
-                yield pending.popleft().result()
+                yield pending.popleft()[1].result()
         finally:
-            for future in pending:
+            for _, future in pending:
                 future.cancel()
+
+
+def _bytes(pending: Iterable[tuple[int, object]]) -> int:
+    return sum(size for size, _ in pending)
 
 
 @cache

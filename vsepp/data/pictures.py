@@ -3,26 +3,42 @@
 Pictures are Pillow's until they are cropped, then uint8 arrays (3, S, S).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
 from vsepp.data.captioned import PictureSource
 from vsepp.data.crops import LEAST_AREA, Boxes, Crop, CropFrom, random_boxes
+from vsepp.data.formats import SUFFIXES as SUFFIXES
+from vsepp.data.image_file import (
+    DECODING,
+    memory_for,
+    open_image,
+    opened_file,
+    orientation_of,
+)
 from vsepp.errors import WorkFailed, WrongRequest
 
 Pixels = NDArray[np.uint8]
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
-
 # differs from the release: a panorama is cut to its middle beyond this ratio. Resized by its short
 # side alone, a picture of 1 x 5,000 pixels would need a gigabyte.
 LONGEST = 4
+BAND = 250_000  # pixels that are converted in one go
+TURNS = {  # what makes a picture upright, by EXIF's orientation
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
 Picture = Path | str | PictureSource | Image.Image
@@ -46,7 +62,9 @@ class View:
         return (10, *one) if self.crops == 10 else one
 
     def resized(self, source: Picture) -> Image.Image:
-        picture = open_picture(source, self.resize)
+        return self.shrunk(open_picture(source, self.resize))
+
+    def shrunk(self, picture: Image.Image) -> Image.Image:
         return (squeeze if self.square else shrink)(picture, self.resize)
 
     def cut(self, picture: Image.Image) -> Pixels:
@@ -57,40 +75,84 @@ class View:
 def open_picture(source: Picture, short_side: int) -> Image.Image:
     """The picture in RGB, upright, decoded no larger than needed for `short_side`."""
     if isinstance(source, Image.Image):
-        return _upright_rgb(source)
+        return upright_rgb(source)
     with opened(source, short_side) as picture:
-        # JPEG decodes at 1/2, 1/4 or 1/8 size for a fraction of the cost; draft() never goes
-        # below the size asked for. Other formats ignore it.
-        ratio = short_side / min(picture.size)
-        picture.draft("RGB", (round(picture.width * ratio), round(picture.height * ratio)))
-        return _upright_rgb(picture)
+        return upright_rgb(picture, picture.close if picture.format else _keep)
 
 
 @contextmanager
 def opened(source: Path | str | PictureSource, short_side: int) -> Iterator[Image.Image]:
     """The picture with its header read and its pixels not yet; what goes wrong names it."""
     try:
-        with (
-            Image.open(source) if isinstance(source, (str, Path)) else source.open(short_side)
-        ) as picture:
+        with _file_or_source(source, short_side) as picture, DECODING.taking(memory_for(picture)):
             yield picture
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        if isinstance(error, WrongRequest):
-            raise
-        # what Pillow says of an unknown file names an object in memory
-        reason = "it is none" if isinstance(error, UnidentifiedImageError) else error
-        raise WorkFailed(f"{source} cannot be read as a picture: {reason}") from error
+    except (WrongRequest, WorkFailed, MemoryError):
+        raise
+    except Exception as error:  # a broken file makes decoders raise all sorts of things
+        raise WorkFailed(f"{source} cannot be read as a picture: {reason_of(error)}") from error
 
 
-def _upright_rgb(picture: Image.Image) -> Image.Image:
-    picture = ImageOps.exif_transpose(picture)
-    if picture.mode.startswith("I;16"):  # 16 bits of grey; convert() would cut off, not scale
-        return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8)).convert("RGB")
-    if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
-        layer = picture.convert("RGBA")
-        page = Image.new("RGBA", layer.size, "white")
-        return Image.alpha_composite(page, layer).convert("RGB")
-    return picture.convert("RGB")
+@contextmanager
+def _file_or_source(source: Path | str | PictureSource, short_side: int) -> Iterator[Image.Image]:
+    if not isinstance(source, (str, Path)):
+        with source.open(short_side) as picture:
+            yield picture
+    else:
+        with opened_file(source) as file, open_image(file, short_side) as picture:
+            yield picture
+
+
+def reason_of(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if isinstance(error, Image.DecompressionBombError):
+        return str(error)
+    return f"damaged ({type(error).__name__}: {error})"
+
+
+def _keep() -> None:
+    """For pictures that were rendered: they may be wanted again."""
+
+
+def upright_rgb(picture: Image.Image, done: Callable[[], None] = _keep) -> Image.Image:
+    """`done` is called as soon as there is a copy: what was decoded is not kept beside two others."""
+    picture.load()
+    turn = TURNS.get(orientation_of(picture))
+    rgb = _rgb(picture)
+    if rgb is not picture:
+        done()
+    if turn is None:
+        return rgb
+    upright = rgb.transpose(turn)
+    upright.info = {}  # or its EXIF would have it turned again
+    return upright
+
+
+def _rgb(picture: Image.Image) -> Image.Image:
+    """Band by band where colours are computed from more than one copy."""
+    is_deep = picture.mode.startswith("I;16")
+    is_transparent = picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
+    if not is_deep and not is_transparent:
+        return picture if picture.mode == "RGB" else picture.convert("RGB")
+    one = _eight_bits if is_deep else _on_white
+    rows = max(1, BAND // picture.width)
+    if rows >= picture.height:
+        return one(picture)
+    page = Image.new("RGB", picture.size)
+    for top in range(0, picture.height, rows):
+        bottom = min(top + rows, picture.height)
+        page.paste(one(picture.crop((0, top, picture.width, bottom))), (0, top))
+    return page
+
+
+def _on_white(picture: Image.Image) -> Image.Image:
+    layer = picture.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
+
+
+def _eight_bits(picture: Image.Image) -> Image.Image:
+    """Of 16 bits of grey; convert() would cut off, not scale."""
+    return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8)).convert("RGB")
 
 
 def shrink(picture: Image.Image, short_side: int) -> Image.Image:

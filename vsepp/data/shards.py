@@ -1,6 +1,5 @@
 """Tar shards in WebDataset layout: KEY.jpg beside KEY.json or KEY.txt."""
 
-import io
 import json
 import re
 import tarfile
@@ -9,11 +8,15 @@ from pathlib import Path
 
 from PIL import Image
 
+from vsepp.data import tars
 from vsepp.data.captioned import CaptionedImage, CaptionedImages, split_by_hash, split_named
-from vsepp.data.pictures import SUFFIXES
+from vsepp.data.formats import SUFFIXES
+from vsepp.data.image_file import MOST_BYTES, ImageInMemory, opened_file, too_large
 from vsepp.data.troubles import Troubles, is_unicode
 from vsepp.errors import WrongRequest
 
+MOST_LABEL = 2**20  # bytes of the captions of a picture
+LABELS = ("json", "txt")
 SPLIT_IN_NAME = re.compile(r"(?:^|[-_.])(train|val|dev|valid|validation|test|restval)(?:[-_.]|$)")
 
 
@@ -27,9 +30,9 @@ class ShardMember:
     size: int
 
     def open(self, short_side: int) -> Image.Image:
-        with self.shard.open("rb") as file:
+        with opened_file(self.shard) as file:
             file.seek(self.offset)
-            return Image.open(io.BytesIO(file.read(self.size)))
+            return ImageInMemory(str(self), file.read(self.size)).open(short_side)
 
     def __str__(self) -> str:
         return f"{self.shard}/{self.name}"
@@ -44,11 +47,15 @@ class Contents:
 
 
 def recognises(path: Path) -> bool:
-    return path.suffix == ".tar" or (path.is_dir() and any(path.glob("*.tar")))
+    return _is_tar(path) or (path.is_dir() and any(map(_is_tar, path.glob("*"))))
+
+
+def _is_tar(path: Path) -> bool:
+    return path.name.lower().endswith(tars.SUFFIXES)
 
 
 def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
-    files = [path] if path.suffix == ".tar" else sorted(path.glob("*.tar"))
+    files = [path] if _is_tar(path) else sorted(filter(_is_tar, path.glob("*")))
     items: dict[str, CaptionedImage] = {}
     for file in files:
         for item in _items(file, troubles):
@@ -90,12 +97,24 @@ def _items(shard: Path, troubles: Troubles) -> list[CaptionedImage]:
 def _contents(shard: Path, troubles: Troubles) -> Contents:
     contents = Contents()
     try:
-        with tarfile.open(shard) as tar:
-            for member in tar:
-                _put(member, tar, shard, contents, troubles)
+        with opened_file(shard) as file:
+            if tars.is_compressed(file.read(8)):
+                troubles.report(shard, _compressed(shard))
+                return contents
+            file.seek(0)
+            with tars.open_tar(file) as tar:
+                for member in tar:
+                    _put(member, tar, shard, contents, troubles)
     except (tarfile.TarError, OSError, EOFError) as error:
         troubles.report(shard, f"cannot be read to its end: {error}. Copy or make it again.")
     return contents
+
+
+def _compressed(shard: Path) -> str:
+    unpack = f"gunzip {shard}" if shard.name.lower().endswith("gz") else "unpack it"
+    return (
+        f"is compressed: its pictures cannot be read in any order. Expected a plain tar: {unpack}"
+    )
 
 
 def _put(
@@ -108,24 +127,46 @@ def _put(
     key, _, extension = member.name.rpartition(".")
     if not member.isfile() or not key or member.name.rpartition("/")[2].startswith("._"):
         return  # folders, links, and what macOS adds
-    if f".{extension.lower()}" in SUFFIXES:
-        if key in contents.pictures:
-            troubles.report(f"{shard}/{member.name}", f"the key {key} is in this shard twice.")
-            return
+    if not (is_picture := f".{extension.lower()}" in SUFFIXES) and extension not in LABELS:
+        return
+    if complaint := _complaint(member, MOST_BYTES if is_picture else MOST_LABEL):
+        troubles.report(f"{shard}/{member.name}", complaint)
+    elif not is_picture:
+        _put_label(member, tar, shard, contents, troubles)
+    elif key in contents.pictures:
+        troubles.report(f"{shard}/{member.name}", f"the key {key} is in this shard twice.")
+    else:
         place = ShardMember(shard, member.name, member.offset_data, member.size)
         contents.pictures[key] = place
-    elif extension in ("json", "txt"):
-        content = tar.extractfile(member)
-        assert content is not None  # member.isfile()
-        try:
-            captions, split = _label(content.read().decode("utf-8-sig"), extension)
-        except (ValueError, RecursionError) as error:  # not UTF-8, or not JSON
-            troubles.report(f"{shard}/{member.name}", f"cannot be read: {error}.")
-            return
-        said = [c.strip() for c in captions if isinstance(c, str) and is_unicode(c) and c.strip()]
-        if len(said) < len(captions):
-            troubles.report(f"{shard}/{member.name}", "a caption is empty or no text.")
-        contents.labels[key] = said, split
+
+
+def _complaint(member: tarfile.TarInfo, most: int) -> str | None:
+    if member.size > most:
+        return f"{too_large(member.size, most)}."
+    if tars.leads_out(member.name):
+        return "its name leads out of the shard. Expected a relative path without `..`."
+    return "is a sparse file. Expected a plain one." if member.issparse() else None
+
+
+def _put_label(
+    member: tarfile.TarInfo,
+    tar: tarfile.TarFile,
+    shard: Path,
+    contents: Contents,
+    troubles: Troubles,
+) -> None:
+    key, _, extension = member.name.rpartition(".")
+    content = tar.extractfile(member)
+    assert content is not None  # member.isfile()
+    try:
+        captions, split = _label(content.read().decode("utf-8-sig"), extension)
+    except (ValueError, RecursionError) as error:  # not UTF-8, or not JSON
+        troubles.report(f"{shard}/{member.name}", f"cannot be read: {error}.")
+        return
+    said = [c.strip() for c in captions if isinstance(c, str) and is_unicode(c) and c.strip()]
+    if len(said) < len(captions):
+        troubles.report(f"{shard}/{member.name}", "a caption is empty or no text.")
+    contents.labels[key] = said, split
 
 
 def _label(text: str, extension: str) -> tuple[list[object], str | None]:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vsepp.data.pictures import Picture
-from vsepp.search.embedder import Embedder, read_captions
+from vsepp.search.embed_files import read_captions
+from vsepp.search.embedder import Embedder
 from vsepp.search.index import Hit, best_rows
 from vsepp.search.similarity import SIMILARITIES
 

@@ -29,7 +29,6 @@ from vsepp.search.remembered import Photo
 from vsepp.search.report import Report
 from vsepp.search.similarity import Vectors
 from vsepp.search.store import Store
-from vsepp.search.suspects import Suspect
 from vsepp.search.telling import telling
 from vsepp.search.where import Where
 
@@ -164,7 +163,7 @@ class Collection:
         """The captions in a file, one a line, that fit a photo best."""
         if image is None:
             raise WrongRequest("Give the photo that the captions shall fit: --image FILE.")
-        hits = best_captions(self.embedder, _guarded(image), file, k)
+        hits = best_captions(self.embedder, image, file, k)
         return Found(None, _name(image), hits=hits)
 
     def close(self) -> None:
@@ -186,7 +185,7 @@ class Collection:
         if image is not None and like is not None:
             raise WrongRequest("Give a photo or the key of one, not both.")
         if image is not None:
-            return self.embedder.embed_images([_guarded(image)])
+            return self.embedder.embed_images([image])
         if like is None:
             return None
         vectors = self._store.vectors([like])
@@ -213,11 +212,6 @@ class Collection:
 
 def _name(image: Picture | None) -> str | None:
     return str(image) if isinstance(image, (str, Path)) else None
-
-
-def _guarded(image: Picture) -> Picture:
-    """A file may be anything: a bomb, or what a decoder would run a program for."""
-    return Suspect(Path(image)) if isinstance(image, (str, Path)) else image
 
 
 def _best_of(index: Index, vector: Vectors, where: Where, k: int) -> list[Hit]:

@@ -16,7 +16,6 @@ from vsepp.errors import WorkFailed
 from vsepp.search.found import Found
 from vsepp.search.index import Hit
 from vsepp.search.places import address, is_elsewhere
-from vsepp.search.suspects import Suspect
 
 SIDE = 320  # pixels of a thumbnail's longer side
 GONE = '<span class="gone">This photo is gone.</span>'
@@ -100,7 +99,7 @@ def _figure(hit: Hit) -> str:
 
 def _thumbnail(path: Path) -> str:
     try:
-        picture = open_picture(Suspect(path), SIDE)
+        picture = open_picture(path, SIDE)
     except WorkFailed:
         return GONE
     picture.thumbnail((SIDE, SIDE))

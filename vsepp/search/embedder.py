@@ -1,6 +1,5 @@
 """A snapshot's ONNX graphs on onnxruntime: pictures and texts -> vectors, without torch."""
 
-import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import islice
@@ -13,11 +12,9 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from rich.console import Console
-from rich.progress import track
 
 from vsepp.data.ahead import made_ahead
-from vsepp.data.pictures import SUFFIXES, Picture, Pixels
+from vsepp.data.pictures import Picture, Pixels
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import IN_THE_BOX as IN_THE_BOX
 from vsepp.encoders.architecture import read_config
@@ -135,48 +132,3 @@ def _arrived(files: dict[str, bytes]) -> Embedder:
 def load(folder: Path | str | None = None) -> Embedder:
     """The model in a snapshot's folder, ready for use; without a folder, the model in the box."""
     return Embedder(IN_THE_BOX if folder is None else folder)
-
-
-def embed_folder(embedder: Embedder, folder: Path, into: Path) -> int:
-    """Vectors of all pictures below a folder, and beside them the list of their paths."""
-    if not folder.is_dir():
-        raise WrongRequest(f"--images {folder} is not a folder.")
-    files = sorted(
-        file
-        for file in folder.rglob("*")
-        if file.suffix.lower() in SUFFIXES and file.is_file() and not file.name.startswith("._")
-    )
-    if not files:
-        raise WrongRequest(f"There are no pictures below {folder} ({', '.join(sorted(SUFFIXES))}).")
-    names = [file.relative_to(folder).as_posix() for file in files]
-    return _write(
-        embedder.embed_images(track(files, "embedding", console=Console(stderr=True))), names, into
-    )
-
-
-def embed_captions_file(embedder: Embedder, file: Path, into: Path) -> int:
-    """Vectors of the lines of a text file."""
-    captions = read_captions(file)
-    return _write(embedder.embed_texts(captions), captions, into)
-
-
-def read_captions(file: Path) -> list[str]:
-    """The lines of a text file that are not empty."""
-    if not file.is_file():
-        raise WrongRequest(f"--captions {file} is not a file.")
-    try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise WrongRequest(f"{file} is not UTF-8 text ({error}). Save it as UTF-8.") from error
-    captions = [line for line in lines if line.strip()]
-    if not captions:
-        raise WrongRequest(f"{file} is empty. Expected one caption a line.")
-    return captions
-
-
-def _write(vectors: Vectors, names: list[str], into: Path) -> int:
-    into.parent.mkdir(parents=True, exist_ok=True)
-    np.save(into, vectors)
-    text = json.dumps(names, ensure_ascii=False, indent=0) + "\n"
-    into.with_suffix(".json").write_text(text, encoding="utf-8")
-    return len(vectors)

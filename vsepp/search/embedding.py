@@ -13,11 +13,13 @@ from vsepp.search.duplicates import look_of
 from vsepp.search.embedder import Embedder
 from vsepp.search.reading import Read, read
 from vsepp.search.remembered import Embedded, Photo
+from vsepp.search.shards import Held
 from vsepp.search.sources import Part
 from vsepp.search.walk import Broken, File, Skipped
 
 MadeBefore = Callable[[Photo], Embedded | None]
 PIECE = 8  # files that a thread reads in one go: the threads are through at nearly the same time
+LARGE = 16_000_000  # bytes of a piece: no more files are put to it
 TOGETHER = 32  # files whose vectors are handed on in one go
 AHEAD = 4 * TOGETHER  # files that are read at most before the net has seen them
 
@@ -58,7 +60,7 @@ class EmbedPhotos:
 
     def _made(self, parts: Iterable[Part], threads: int | None) -> Iterator[Made]:
         """Files are read and decoded in threads while the net is busy."""
-        pieces = made_ahead(_pieces(parts), self._read, AHEAD // PIECE, threads)
+        pieces = made_ahead(_pieces(parts), self._read, AHEAD // PIECE, threads, _num_bytes)
         for batch in _batches(pieces):
             good = [item for item in batch.items if isinstance(item, Read)]
             yield Made(
@@ -96,6 +98,11 @@ class _Piece:
     tally: Tally | None = None
 
 
+def _num_bytes(piece: _Piece) -> int:
+    """That are in memory before they are read: of members of a shard."""
+    return sum(len(item.data) for item in piece.items if isinstance(item, Held))
+
+
 def _pieces(parts: Iterable[Part]) -> Iterator[_Piece]:
     for part in parts:
         if part.shard is not None:
@@ -118,7 +125,7 @@ def _pieces_of_shard(shard: File, part: Part) -> Iterator[_Piece]:
             items.append(file)
             wanted += 1
         members.add(file.path)  # a tar may hold a name twice: the first counts
-        if len(items) == PIECE:
+        if len(items) == PIECE or _num_bytes(_Piece(items)) > LARGE:
             yield _Piece(items, shard)
             items = []
     gone = tuple(part.known.keys() - members)

@@ -8,16 +8,22 @@ from datetime import datetime
 from pathlib import Path
 from threading import Lock
 
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import Image
 
-from vsepp.data.pictures import View
+from vsepp.data.image_file import (
+    MOST_BYTES,
+    ImageInMemory,
+    full_size,
+    orientation_of,
+    times_of,
+    too_large,
+)
+from vsepp.data.pictures import View, opened, reason_of, upright_rgb
 from vsepp.search.remembered import Embedded, Photo
-from vsepp.search.suspects import FORMATS, decoded_pixels, open_header
 from vsepp.search.walk import Broken, File
 
 SIDEWAYS = (5, 6, 7, 8)  # orientations in which width and height change places
-MOST_BYTES = 400_000_000  # of a file: it is read as a whole
-LARGE = 24_000_000  # pixels: such pictures are decoded one by one, however many threads there are
+LARGE = 16_000_000  # bytes: such files are read one by one, however many threads there are
 
 _one_by_one = Lock()
 
@@ -30,50 +36,32 @@ class Read:
     made: Image.Image | Embedded
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """A picture whose header has been read and whose pixels have not."""
-
-    picture: Image.Image
-
-    def open(self, short_side: int) -> Image.Image:
-        return self.picture
-
-
 def read(file: File, view: View, made_before: Callable[[Photo], Embedded | None]) -> Read | Broken:
     """Everything that `add` wants of a file; a broken one is told, whatever is wrong with it."""
     try:
-        _check_bytes(file)
-        data = file.read()
-        with open_header(data) as picture:
-            size = picture.size
-            pixels = decoded_pixels(picture, view.resize)  # for its EXIF, a PNG is decoded
-            with _one_by_one if pixels > LARGE else nullcontext():
-                photo = _described(file, data, picture.getexif(), size)
-                return Read(photo, made_before(photo) or view.resized(_Opened(picture)))
-    except UnidentifiedImageError:
-        return Broken(file.path, f"not a picture in a format that is read ({', '.join(FORMATS)})")
-    except Exception as error:  # a broken file makes decoders raise all sorts of things
-        return Broken(file.path, _reason(error.__cause__ or error))
+        if file.size > MOST_BYTES:
+            raise OSError(too_large(file.size))
+        with _one_by_one if file.size > LARGE else nullcontext():
+            return _read(file, view, made_before)
+    except Exception as error:
+        cause = error.__cause__ or error
+        return Broken(file.path, reason_of(cause if isinstance(cause, Exception) else error))
 
 
-def _check_bytes(file: File) -> None:
-    if file.size > MOST_BYTES:
-        raise OSError(f"{file.size / 1e6:,.0f} MB, and at most {MOST_BYTES / 1e6:g} are read")
+def _read(file: File, view: View, made_before: Callable[[Photo], Embedded | None]) -> Read:
+    data = file.read()
+    with opened(ImageInMemory(file.path, data), view.resize) as picture:
+        photo = _described(file, data, picture)
+        made = made_before(photo)
+        return Read(photo, made or view.shrunk(upright_rgb(picture, done=picture.close)))
 
 
-def _reason(error: BaseException) -> str:
-    if isinstance(error, (OSError, Image.DecompressionBombError)):
-        return str(error)
-    return f"damaged ({type(error).__name__}: {error})"
-
-
-def _described(file: File, data: bytes, exif: Image.Exif, size: tuple[int, int]) -> Photo:
-    width, height = size
-    if exif.get(ExifTags.Base.Orientation) in SIDEWAYS:
+def _described(file: File, data: bytes, picture: Image.Image) -> Photo:
+    width, height = full_size(picture)
+    if orientation_of(picture) in SIDEWAYS:
         width, height = height, width
     content = hashlib.sha256(data).digest()[:16]  # the fastest there is where processors help
-    taken = _taken(exif) or datetime.fromtimestamp(file.modified / 1e9)
+    taken = _taken(picture) or datetime.fromtimestamp(file.modified / 1e9)
     return Photo(
         Path(file.path),
         file.size,
@@ -85,15 +73,9 @@ def _described(file: File, data: bytes, exif: Image.Exif, size: tuple[int, int])
     )
 
 
-def _taken(exif: Image.Exif) -> datetime | None:
+def _taken(picture: Image.Image) -> datetime | None:
     """When the shutter was pressed, by the camera's clock; cameras without one write zeros."""
-    details = exif.get_ifd(ExifTags.IFD.Exif)
-    for written in (
-        details.get(ExifTags.Base.DateTimeOriginal),
-        details.get(ExifTags.Base.DateTimeDigitized),
-        exif.get(ExifTags.Base.DateTime),
-    ):
-        if written:
-            with suppress(ValueError):
-                return datetime.strptime(str(written).strip("\0 "), "%Y:%m:%d %H:%M:%S")
+    for written in times_of(picture):
+        with suppress(ValueError):
+            return datetime.strptime(written, "%Y:%m:%d %H:%M:%S")
     return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from vsepp.data.image_file import read_at_most
 from vsepp.data.pictures import SUFFIXES
 from vsepp.errors import WrongRequest
 from vsepp.search.places import is_elsewhere, listed, opened
@@ -140,4 +141,4 @@ def _elsewhere(place: Path, suffixes: tuple[str, ...]) -> Iterable[Item]:
 class RemoteFile(File):
     def read(self) -> bytes:
         with opened(self.path) as file:
-            return bytes(file.read())
+            return bytes(read_at_most(file))

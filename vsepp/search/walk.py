@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from vsepp.data.image_file import opened_file, read_at_most
 from vsepp.data.pictures import SUFFIXES
 from vsepp.errors import WrongRequest
 
@@ -25,7 +26,8 @@ class File:
     modified: int  # nanoseconds since 1970
 
     def read(self) -> bytes:
-        return Path(self.path).read_bytes()
+        with opened_file(self.path) as file:
+            return read_at_most(file)
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from PIL import Image
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from vsepp.search.suspects import FORMATS
+from vsepp.data.formats import HEAD, format_of
 from vsepp.service.problems import printable
 
 CHUNK = 256 * 1024
-PREFIX = 18  # bytes by which a format is recognised
 # To open a pipe would wait for ever; a terminal would become ours.
 FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 FLAGS |= getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -49,12 +47,12 @@ def opened_photo(path: Path) -> PhotoFile | None:
     file = open_regular(path)
     if file is None:
         return None
-    kind = media_type(file.read(PREFIX))
+    kind = format_of(file.read(HEAD))
     if kind is None:
         file.close()
         return None
     file.seek(0)
-    return PhotoFile(file, path.name, kind)
+    return PhotoFile(file, path.name, kind.media_type)
 
 
 def open_regular(path: Path) -> BinaryIO | None:
@@ -68,19 +66,4 @@ def open_regular(path: Path) -> BinaryIO | None:
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # another one may have taken its name
         return file
     file.close()
-    return None
-
-
-def media_type(beginning: bytes) -> str | None:
-    """What a file holds that begins like this, by the rules of the decoders that we use.
-
-    The rest of its header is left to the browser: to understand one may take gigabytes.
-    """
-    if beginning.startswith(b"BM") and beginning[15:18] != bytes(3):  # two letters are not enough
-        return None
-    Image.init()
-    for name in FORMATS:
-        _, accepts = Image.OPEN.get(name, (None, None))
-        if accepts is not None and accepts(beginning[:16]) is True:
-            return Image.MIME[name]
     return None

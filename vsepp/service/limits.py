@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from vsepp.search.suspects import MOST_PIXELS
-
 # Part of the interface, and so of its OpenAPI description.
 LONGEST_QUERY = 500  # characters
 MOST_HITS = 200  # in one answer
@@ -21,7 +19,6 @@ class Limits:
     upload_bytes: int = 25_000_000
     uploads_bytes: int = 100_000_000  # of all uploads together
     upload_seconds: float = 60.0  # until an upload must be here
-    pixels: int = MOST_PIXELS  # of a photo that is decoded
     decoding_seconds: int = 5  # that the decoder may take for one photo
     decoding_bytes: int = 1_000_000_000  # of memory, likewise
     seconds: float = 10.0  # that a request may take

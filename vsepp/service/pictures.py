@@ -5,19 +5,20 @@ from pathlib import Path
 
 from PIL import Image
 
+from vsepp.data.image_file import ImageInMemory
 from vsepp.data.pictures import open_picture, shrink
 from vsepp.errors import WorkFailed, WrongRequest
-from vsepp.search.suspects import Suspect
 
 QUALITY = 85
 
 
-def uploaded(data: bytes, short_side: int, max_pixels: int) -> Image.Image:
+def uploaded(data: bytes, short_side: int) -> Image.Image:
     """The picture in an upload, upright and no larger than a net needs."""
     if not data:
         raise WrongRequest("The upload is empty. Send a picture as the form's field `photo`.")
     try:
-        return shrink(open_picture(Suspect(data, max_pixels), short_side), short_side)
+        picture = open_picture(ImageInMemory("The upload", data), short_side)
+        return shrink(picture, short_side)
     except MemoryError:
         raise
     except WorkFailed as error:
@@ -26,12 +27,10 @@ def uploaded(data: bytes, short_side: int, max_pixels: int) -> Image.Image:
         raise WrongRequest(f"The upload is no picture that can be read ({error}).") from error
 
 
-def thumbnail(path: Path, side: int, max_pixels: int) -> bytes | None:
+def thumbnail(path: Path, side: int) -> bytes | None:
     """A JPEG; None where the file is gone, or no picture (any more)."""
     try:
-        if not path.is_file():  # to open a pipe would wait for ever
-            return None
-        picture = open_picture(Suspect(path, max_pixels), side)
+        picture = open_picture(path, side)
     except MemoryError:
         raise
     except Exception:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, File, HTTPException, Query, Request, Response, UploadFile
 
+from vsepp.data.formats import NAMES
 from vsepp.errors import WrongRequest
 from vsepp.search.collection import Collection
 from vsepp.search.remembered import Photo
@@ -73,7 +74,7 @@ async def search(state: At, asked: Annotated[Asked, Query()]) -> SearchAnswer:
 async def search_by_upload(
     state: At,
     asked: Annotated[Asked, Query()],
-    photo: Annotated[UploadFile, File(description="JPEG, PNG, WebP, GIF, BMP or TIFF.")],
+    photo: Annotated[UploadFile, File(description=f"One of {NAMES}.")],
 ) -> SearchAnswer:
     """By a photo of one's own, or by it and words. It is not kept."""
     if asked.like is not None:

@@ -40,10 +40,10 @@ def main(memory: int, seconds: int) -> None:
 
 def _answer(task: dict[str, Any], data: bytes) -> Answer:
     if "path" in task:
-        made = thumbnail(Path(task["path"]), task["side"], task["max_pixels"])
+        made = thumbnail(Path(task["path"]), task["side"])
         return {"found": made is not None}, made or b""
     try:
-        picture = uploaded(data, task["short_side"], task["max_pixels"])
+        picture = uploaded(data, task["short_side"])
     except WrongRequest as error:
         return {"refused": str(error)}, b""
     return {"size": picture.size}, picture.tobytes()
@@ -60,7 +60,7 @@ def _alarm(seconds: int) -> None:
 
 
 def _limit_memory(budget: int) -> None:
-    """Beyond what is in use now. Only Linux keeps to it; elsewhere the pixels alone are limited."""
+    """Beyond what is in use now. Only Linux keeps to it; elsewhere the estimate of the opener is the only limit."""
     if sys.platform == "linux":
         import resource
 

@@ -50,14 +50,14 @@ class Workers:
 
     async def uploaded(self, file: BinaryIO, size: int, short_side: int) -> Image.Image:
         """The picture in an upload; its bytes pass through, and are never in our memory as a whole."""
-        task = {"short_side": short_side, "max_pixels": self._limits.pixels}
+        task = {"short_side": short_side}
         head, body = await self._threads.run(self._ask, task, file, size)
         if "refused" in head:
             raise WrongRequest(head["refused"])
         return Image.frombytes("RGB", tuple(head["size"]), body)
 
     async def thumbnail(self, path: Path, side: int) -> bytes | None:
-        task = {"path": str(path), "side": side, "max_pixels": self._limits.pixels}
+        task = {"path": str(path), "side": side}
         head, body = await self._threads.run(self._ask, task)
         return body if head["found"] else None
 

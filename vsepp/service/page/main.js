@@ -111,6 +111,8 @@ function showSoughtPhoto() {
   shownPhoto = name;
   const picture = byId("sought-picture");
   if (picture.src.startsWith("blob:")) URL.revokeObjectURL(picture.src);
+  picture.hidden = false;
+  picture.onerror = () => (picture.hidden = true); // a format that this browser does not show
   if (name) picture.src = file ? URL.createObjectURL(file) : `api/photos/${sought.like}/thumbnail`;
 }
 

@@ -13,7 +13,8 @@ export const uploaded = (id) => kept.get(id);
 export function acceptUploads(take, refuse) {
   const keep = (file) => {
     if (!file) return;
-    if (!file.type.startsWith("image/")) return refuse(`${file.name} is not a picture.`);
+    // Browsers know no type for some formats: then the service tells.
+    if (file.type && !file.type.startsWith("image/")) return refuse(`${file.name} is not a picture.`);
     kept.set(String(++last), file);
     take(String(last));
   };
