@@ -7,12 +7,12 @@ from pathlib import Path
 from PIL import Image
 
 from vsepp.data.captioned import PictureSource
+from vsepp.data.image_file import full_size, orientation_of
 from vsepp.data.pictures import open_picture, opened
 
 # differs from the release: a large JPEG is decoded at 1/2, 1/4 or 1/8, but not below so many pixels for each pixel of the crop.
 DETAIL = 2
 # differs from the release: pictures are turned upright, there they are as they lie in the file
-ORIENTATION = 0x0112  # EXIF's key
 QUARTER_TURNS, FROM_RIGHT, FROM_BOTTOM = (5, 6, 7, 8), (2, 3, 6, 7), (3, 4, 7, 8)
 
 Box = tuple[int, int, int, int]  # left, top, right, bottom
@@ -30,8 +30,8 @@ class Original:
     @classmethod
     def of(cls, source: Path | PictureSource) -> "Original":
         with opened(source, 1) as picture:
-            turn = picture.getexif().get(ORIENTATION, 1)
-            width, height = picture.info.get("full_size", picture.size)  # not that of a draft
+            turn = orientation_of(picture)
+            width, height = full_size(picture)  # not that of a draft
         if turn in QUARTER_TURNS:
             width, height = height, width
         return cls(width, height, turn in FROM_RIGHT, turn in FROM_BOTTOM)

@@ -62,8 +62,7 @@ def short_name(of_run: Fingerprint) -> str:
 def content_of(recipe: Recipe, data: CaptionedImages) -> str:
     """Of what a model learns from and is chosen by: names, captions, splits, and every byte behind them."""
     data = data.with_captions(recipe.data.captions)
-    splits = *recipe.data.train, recipe.data.validate
-    items = [item for split in dict.fromkeys(splits) for item in data.split(split)]
+    items = [*data.training_items(recipe.data.train), *data.split(recipe.data.validate)]
     made_by = {key: value for key, value in (data.origin or {}).items() if key != "data"}
     return content_of_items(items, json.dumps(made_by, sort_keys=True))
 
