@@ -19,7 +19,7 @@ RIDGE = 0.01  # of the mean square of a coordinate: 0.0005 to 0.05 give the same
 FOLDS = 10
 WORDS = "caption_encoder.words.weight"
 
-Matrix = NDArray[np.float64]
+Matrix = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
