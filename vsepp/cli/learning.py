@@ -217,3 +217,21 @@ def average(
         say(
             "One alone is better: did they learn from one start (start_from), and each well enough?"
         )
+
+
+@verb
+def expand(
+    snapshot: Annotated[Path, typer.Argument(help="A folder that vsepp train made.")],
+    word_vectors: Annotated[
+        Path, typer.Option(help="A text file of word vectors, as GloVe and fastText write them.")
+    ],
+    into: Annotated[Path, typer.Option(help="Where the model with more words goes.")],
+    words: Annotated[int, typer.Option(help="How many words of the file to add at most.")] = 20_000,
+    half: Annotated[bool, typer.Option("--half", help="Store weights in 16 bits.")] = False,
+) -> None:
+    """Teach a model words that its training captions did not have, from a file of word vectors."""
+    from vsepp.experiments.expansion import expand as expand_snapshot
+
+    added, fit = expand_snapshot(snapshot, word_vectors, words, into, half)
+    say(f"{added:,} words added, by {fit.words:,} words that the model and the file both know.")
+    say(f"Left-out words are predicted with {fit.explained:.0%} of their variance explained.")

@@ -51,6 +51,19 @@ class Vocabulary:
     def _of(cls, ids: dict[str, int], cutter: str | None) -> "Vocabulary":
         return cls(_tokenizer(ids)) if cutter is None else cls.of_ids(ids, cutter)
 
+    def with_words(self, words: Iterable[str]) -> "Vocabulary":
+        """The same words under the same numbers, and behind them these; what is cut in two is no word."""
+        ids: dict[str, int] = self.tokenizer.get_vocab()
+        new = [word for word in dict.fromkeys(words) if word not in ids and self._is_one_word(word)]
+        ids = ids | {word: len(ids) + number for number, word in enumerate(new)}
+        return Vocabulary(_tokenizer(ids)) if self.cutter is None else self.of_ids(ids, self.cutter)
+
+    def _is_one_word(self, word: str) -> bool:
+        if self.cutter is not None:
+            return CUTTERS[self.cutter](word) == [word]
+        text = self.tokenizer.normalizer.normalize_str(word)
+        return [cut for cut, _ in self.tokenizer.pre_tokenizer.pre_tokenize_str(text)] == [word]
+
     @classmethod
     def of_ids(cls, ids: dict[str, int], cutter: str) -> "Vocabulary":
         """Words with these numbers, which are cut from captions by the rules of `cutter`."""

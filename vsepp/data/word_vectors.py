@@ -40,10 +40,29 @@ def read_word_vectors(file: Path, words: Iterable[str], dim: int) -> dict[str, V
     return capital | exact
 
 
+def dimension_of(file: Path) -> int:
+    """How many numbers the vectors of a file have, by its first word."""
+    for _, line in _lines(file):
+        return len(line.split()) - 1
+    raise WrongRequest(f"{file} is empty. {EXPECTED}")
+
+
+def first_words(file: Path, number: int) -> list[str]:
+    """The first words of a file in small letters; such files have the most frequent ones first."""
+    words: dict[str, None] = {}
+    for _, line in _lines(file):
+        word = line.partition(b" ")[0].decode(errors="replace").lower()
+        if word.isalpha():
+            words[word] = None
+        if len(words) == number:
+            break
+    return list(words)
+
+
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
     """Numbered lines; fastText's header is left out."""
     if not file.is_file():
-        raise WrongRequest(f"model.word_vectors: there is no file {file}. {EXPECTED}")
+        raise WrongRequest(f"There is no file of word vectors {file}. {EXPECTED}")
     with file.open("rb", buffering=1 << 20) as stream:
         for number, line in enumerate(stream, 1):
             if number == 1 and len(line.split()) == 2:
