@@ -17,6 +17,15 @@ INDICES = np.array([3, 0, 1, 1, 2, 0, 4, 5])
 needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
+def test_it_answers_ten_crops_where_the_view_has_ten(pictures):
+    ten = DecodedPictures(pictures.items, replace(pictures.view, crops=10))
+    there = Gallery.of(ten, torch.device("cpu"))
+    found = there.fixed(INDICES)
+    assert found.shape == (6, 10, 3, 32, 32)
+    assert torch.equal(found, ten.fixed(INDICES))
+    assert [len(batch) for batch in there.batches(3)] == [3, 1]
+
+
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
     folder, generator = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)

@@ -34,7 +34,7 @@ def test_weights_by_name_in_order_or_not_at_all(tmp_path):
     source = timm.create_model("resnet18", num_classes=7)
     weights = source.state_dict()
     save_file(weights, tmp_path / "named.safetensors")
-    renamed = {f"layer_{number}": tensor for number, tensor in enumerate(weights.values())}
+    renamed = {theirs(name): tensor for name, tensor in weights.items()}
     torch.save(renamed, tmp_path / "renamed.pth")
     torch.save(dict(list(renamed.items())[3:]), tmp_path / "shifted.pth")
     for file in ("named.safetensors", "renamed.pth"):
@@ -52,13 +52,71 @@ def test_weights_by_name_in_order_or_not_at_all(tmp_path):
         backbone("resnet18", str(tmp_path / "nowhere.pth"))
 
 
+def theirs(name):
+    """As another library might call the same tensor."""
+    return f"net.{name}".replace("layer", "stage_").replace("conv", "c").replace(".bn", ".norm_")
+
+
+@pytest.mark.parametrize("rename", [theirs, lambda name: name], ids=["in order", "by name"])
+def test_weights_of_the_papers_time_have_no_counters(tmp_path, rename):
+    """torch has counted the batches of a batch norm since 0.4.1."""
+    source = timm.create_model("resnet18", num_classes=7)
+    weights = {rename(n): t for n, t in source.state_dict().items() if "num_batches" not in n}
+    torch.save(weights, tmp_path / "old.pth", _use_new_zipfile_serialization=False)
+    net = backbone("resnet18", str(tmp_path / "old.pth")).net
+    assert torch.equal(net.layer4[1].bn2.running_var, source.layer4[1].bn2.running_var)
+    assert torch.equal(net.layer4[1].bn2.bias, source.layer4[1].bn2.bias)
+    assert net.bn1.num_batches_tracked == 0
+
+
+def test_counters_that_are_there_are_taken_along(tmp_path):
+    source = timm.create_model("resnet18", num_classes=7)
+    source.layer4[1].bn2.num_batches_tracked += 3
+    torch.save({theirs(n): t for n, t in source.state_dict().items()}, tmp_path / "new.pth")
+    assert (
+        backbone("resnet18", str(tmp_path / "new.pth")).net.layer4[1].bn2.num_batches_tracked == 3
+    )
+
+
+def exchanged(names, a, b):
+    return [b if name == a else a if name == b else name for name in names]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        lambda names: exchanged(names, "bn1.weight", "bn1.bias"),  # of one layer
+        lambda names: exchanged(names, "bn1.bias", "layer1.0.bn1.bias"),  # of two layers
+        lambda names: exchanged(names, "layer1.0.conv1.weight", "layer1.1.conv1.weight"),
+        lambda names: sorted(names, key=lambda name: name.startswith("layer1.0")),  # counts down
+    ],
+)
+def test_tensors_of_one_shape_are_not_taken_in_a_wrong_order(tmp_path, order):
+    source = timm.create_model("resnet18", num_classes=7)
+    weights = {n: t for n, t in source.state_dict().items() if "num_batches" not in n}
+    torch.save({theirs(n): weights[n] for n in order(list(weights))}, tmp_path / "mixed.pth")
+    with pytest.raises(WrongRequest, match="neither by name nor in order"):
+        backbone("resnet18", str(tmp_path / "mixed.pth"))
+
+
+def test_names_that_say_nothing_and_files_without_an_order_are_refused(tmp_path):
+    weights = timm.create_model("resnet18", num_classes=7).state_dict()
+    numbered = {f"tensor_{number}": tensor for number, tensor in enumerate(weights.values())}
+    torch.save(numbered, tmp_path / "numbered.pth")
+    with pytest.raises(WrongRequest, match=r"conv1\.weight.*where the file has tensor_0"):
+        backbone("resnet18", str(tmp_path / "numbered.pth"))
+    save_file({theirs(n): t for n, t in weights.items()}, tmp_path / "foreign.safetensors")
+    with pytest.raises(WrongRequest, match="does not keep their order"):
+        backbone("resnet18", str(tmp_path / "foreign.safetensors"))
+
+
 def test_a_file_that_runs_code_is_refused(tmp_path):
     class Payload:
         def __reduce__(self):
             return (tmp_path / "it_ran").touch, ()
 
     torch.save({"weights": Payload()}, tmp_path / "hostile.pth")
-    with pytest.raises(WrongRequest, match="Weights only load failed"):
+    with pytest.raises(WrongRequest, match=r"hostile\.pth is refused: it names"):
         backbone("resnet18", str(tmp_path / "hostile.pth"))
     assert not (tmp_path / "it_ran").exists()
 

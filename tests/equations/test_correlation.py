@@ -64,3 +64,14 @@ def test_the_ridge_lets_directions_be_alike():
     strength = canonical_maps(*covariances(x, y), dim=6, ridge=0.1)[2]
     assert torch.isfinite(strength).all()
     assert strength.max() < 1
+
+
+def test_everything_stays_on_the_device_of_the_covariances():
+    """`meta` stands for any device that is not the CPU."""
+    shapes = (6, 6), (8, 8), (6, 8)
+    maps = canonical_maps(*(torch.empty(shape, device="meta") for shape in shapes), dim=3)
+    assert [(part.device.type, tuple(part.shape)) for part in maps] == [
+        ("meta", (6, 3)),
+        ("meta", (8, 3)),
+        ("meta", (3,)),
+    ]

@@ -49,6 +49,20 @@ def test_no_kernel_drops_what_is_not_a_number(facts):
     }
 
 
+def test_a_triton_that_is_too_new_is_named_once(monkeypatch):
+    monkeypatch.setattr(kernels, "available", lambda device: True)
+    monkeypatch.setattr(kernels, "triton_version", lambda: (3, 10))
+    for cached in (kernels.gluon_available, kernels._say_that_triton_is_too_new):
+        cached.cache_clear()
+    try:
+        with pytest.warns(UserWarning, match=r"Triton 3\.10 is newer than 3\.9") as warned:
+            assert not kernels.gluon_available(torch.device("cuda", 0))
+            assert not kernels.gluon_available(torch.device("cuda", 1))
+        assert len(warned) == 1
+    finally:
+        kernels.gluon_available.cache_clear()
+
+
 def test_there_is_no_kernel_for_a_cpu():
     assert not kernels.available(torch.device("cpu"))
     assert not kernels.gluon_available(torch.device("cpu"))

@@ -17,6 +17,8 @@ from vsepp.data.decoded import DecodedPictures, Indices
 from vsepp.data.pictures import View
 from vsepp.data.resampling import resampled
 
+CORNERS = np.array([(0, 0), (1, 0), (0, 1), (1, 1)])  # left or right, top or bottom
+
 
 class Gallery:
     """All pixels in one tensor, picture after picture, row after row."""
@@ -46,10 +48,17 @@ class Gallery:
         return len(self.sizes)
 
     def fixed(self, indices: Indices) -> Tensor:
-        """The middle of each (M, 3, S, S)."""
-        side = np.full(len(indices), self.view.size)
-        left, top = np.rint((self.sizes[indices] - self.view.size) / 2).astype(int).T
-        return self._cut(indices, Boxes(left, top, side, side, np.zeros(len(side), dtype=bool)))
+        """The middle of each (M, 3, S, S), or its ten crops (M, 10, 3, S, S)."""
+        room = (self.sizes[indices] - self.view.size)[:, None]  # to the right and below
+        places = np.rint(room / 2).astype(int)
+        if self.view.crops == 10:  # as `pictures.ten_crops` orders them
+            five = np.concatenate([room * CORNERS, places], axis=1)
+            places = np.concatenate([five, five], axis=1)
+        number, crops = places.shape[:2]
+        left, top = places.reshape(-1, 2).T
+        side, flipped = np.full(len(left), self.view.size), np.tile(np.arange(crops) >= 5, number)
+        cut = self._cut(np.repeat(indices, crops), Boxes(left, top, side, side, flipped))
+        return cut.unflatten(0, (number, crops)) if crops > 1 else cut
 
     def random(self, indices: Indices, crop: Crop, drawn: np.ndarray) -> Tensor:
         """RC (M, 3, S, S); `drawn` has a row for each."""

@@ -5,17 +5,15 @@ import re
 import socket
 from difflib import get_close_matches
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from vsepp.encoders.architecture import FEATURES
+from vsepp.encoders.net_weights import load_weights
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.plugins import loaded, offered
 
@@ -211,32 +209,3 @@ class GridPool(nn.Module):
 def _convolution(before: int, after: int, kernel: int, stride: int) -> tuple[nn.Module, ...]:
     convolution = nn.Conv2d(before, after, kernel, stride, padding=1, bias=False)
     return convolution, nn.BatchNorm2d(after), nn.ReLU(inplace=True)
-
-
-def load_weights(net: nn.Module, file: Path) -> None:
-    """Fill a net from a file, by name, or in order where another library named its tensors."""
-    if not file.is_file():
-        raise WrongRequest(f"model.weights: there is no file {file}. Give none, timm or a file.")
-    found, wanted = _read_weights(file), net.state_dict()
-    if not set(wanted) <= set(found):
-        # A classifier's tensors come last and are not wanted; so zip() may stop early.
-        found = dict(zip(wanted, found.values(), strict=False))
-    wrong = [n for n, w in wanted.items() if n not in found or found[n].shape != w.shape]
-    if wrong:
-        raise WrongRequest(
-            f"{file} does not fit: its tensors match the net neither by name nor in order "
-            f"(first difference at {wrong[0]}, shape {tuple(wanted[wrong[0]].shape)})."
-        )
-    net.load_state_dict({name: found[name] for name in wanted})
-
-
-def _read_weights(file: Path) -> dict[str, Tensor]:
-    """Tensors only: a file that wants to run code is refused."""
-    try:
-        if file.suffix == ".safetensors":
-            return load_file(file)
-        content = torch.load(file, map_location="cpu", weights_only=True)
-        content = content.get("state_dict", content)
-    except (SafetensorError, UnpicklingError, RuntimeError, EOFError, AttributeError) as error:
-        raise WrongRequest(f"model.weights: {file} is not a file of weights: {error}") from error
-    return {name: tensor for name, tensor in content.items() if isinstance(tensor, Tensor)}

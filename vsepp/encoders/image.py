@@ -6,6 +6,7 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from vsepp.devices import CompiledForOneShape, Precision, half_precision
 from vsepp.encoders.backbones import Backbone
@@ -17,6 +18,18 @@ EPSILON = 1e-6
 def normalized(vectors: Tensor) -> Tensor:
     """Onto the unit hypersphere (Sec. 2.1)."""
     return nn.functional.normalize(vectors, dim=-1, eps=EPSILON)
+
+
+def _fix_statistics(net: nn.Module) -> None:
+    """Batch norms go by the statistics of the data that they were learned on, and nothing is dropped.
+
+    All other modules may train: some of timm's (TinyViT, LeViT, EfficientFormer) keep what they make of
+    their weights while they are in eval mode, and could not be trained in it.
+    """
+    for module in net.modules():
+        drops = "Drop" in type(module).__name__ or bool(getattr(module, "drop_rate", False))
+        if drops or isinstance(module, _NormBase):
+            module.training = False  # its own flag alone: the parts of a module are modules, too
 
 
 class ImageEncoder(nn.Module):
@@ -49,10 +62,11 @@ class ImageEncoder(nn.Module):
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
-        if not self.finetune or self.fixed_statistics:
-            # Batch norms go by the statistics of the data that they were learned on; no dropout.
-            # differs from the release: there they train until an epoch's first validation
+        if not self.finetune:
             self.backbone.eval()
+        elif self.fixed_statistics:
+            # differs from the release: there they train until an epoch's first validation
+            _fix_statistics(self.backbone)
         return self
 
     def learn_quickly(self, precision: Precision, compiled: bool = False) -> None:

@@ -1,7 +1,9 @@
 """Files of torch.save, old and new, read as plain data.
 
-torch.load(weights_only=True) still calls a good deal of torch on a stranger's behalf, and had holes.
-Here a tensor is at first a note of where its numbers lie; they are fetched when all has been read.
+Every pickle that this package reads goes through here: released models, weights of nets, and the state of
+a run, whose folder may come from somebody else. torch.load(weights_only=True) still calls a good deal of
+torch on a stranger's behalf, and ran code in versions before 2.6 (CVE-2025-32434). Here a tensor is at first
+a note of where its numbers lie; they are fetched when all has been read.
 """
 
 import errno

@@ -25,4 +25,5 @@ def canonical_maps(
 
 def _ridged(covariance: Tensor, ridge: float) -> Tensor:
     share = ridge * covariance.diagonal().mean()
-    return covariance + share * torch.eye(len(covariance), dtype=covariance.dtype)
+    eye = torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
+    return covariance + share * eye

@@ -5,6 +5,7 @@ out their own registers and shared memory are written in Gluon, Triton's lower a
 language: they are used with the versions they were tried with, and elsewhere the plain code runs.
 """
 
+import warnings
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
@@ -24,7 +25,20 @@ def available(device: torch.device) -> bool:
 @cache
 def gluon_available(device: torch.device) -> bool:
     oldest, newest = GLUON_TRIED
+    if available(device) and triton_version() > newest:
+        _say_that_triton_is_too_new()
     return available(device) and oldest <= triton_version() <= newest
+
+
+@cache
+def _say_that_triton_is_too_new() -> None:
+    found, newest = (".".join(map(str, numbers)) for numbers in (triton_version(), GLUON_TRIED[1]))
+    warnings.warn(
+        f"Triton {found} is newer than {newest}, with which vsepp's fastest kernels were tried: plain "
+        "code takes their place, and training on features may take three times as long. "
+        f"A torch that comes with Triton {newest} is faster.",
+        stacklevel=3,
+    )
 
 
 def triton_version() -> tuple[int, int]:

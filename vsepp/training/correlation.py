@@ -8,6 +8,7 @@ from vsepp.encoders.caption import BagOfWords
 from vsepp.encoders.image import ImageEncoder, normalized
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.correlation import canonical_maps
+from vsepp.errors import WrongRequest
 
 PAIRS_AT_ONCE = 2048
 
@@ -19,6 +20,11 @@ def fit_by_correlation(model: JointEmbedding, pairs: Pairs, ridge: float = 0.01)
     assert isinstance(captions, BagOfWords)
     x_mean, y_mean, xx, yy, xy = _moments(images, captions.words.num_embeddings, pairs)
     dim = images.linear.out_features
+    if dim > min(len(xx), len(yy)):
+        raise WrongRequest(
+            f"{len(xx):,} features and {len(yy):,} words have {min(len(xx), len(yy)):,} directions in "
+            f"which they may correlate, not {dim:,}: set model.dim={min(len(xx), len(yy))} or less."
+        )
     x_map, y_map, strength = canonical_maps(xx, yy, xy, dim, ridge)
     # Directions that correlate more say more: each counts by its correlation.
     x_map, y_map = x_map * strength, y_map * strength

@@ -66,8 +66,9 @@ class Crops:
             crops = crops.to(self.device, non_blocking=True)
             rows = crops if self.encoder.finetune else self._features(crops)
             if self.table is None:
-                shape = self.size * self.per_step, *rows.shape[1:]
-                self.table = torch.empty_like(rows[:1]).new_empty(shape)
+                # Pixels keep the layout in memory that the crops come in.
+                room = rows[:1].expand(self.size * self.per_step, *rows.shape[1:])
+                self.table = torch.empty_like(room)
             self.table[: len(rows)] = rows
             yield
 

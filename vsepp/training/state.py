@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from vsepp.encoders.plain_pickle import reading
+from vsepp.encoders.torch_pickle import read_torch_file
 from vsepp.training.average import RunningAverage
 
 
@@ -40,7 +42,8 @@ def save_state(
 
 
 def read_state(file: Path) -> dict[str, Any]:
-    content: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+    with reading(file, "the state of a run, by vsepp train") as stream:
+        content: dict[str, Any] = read_torch_file(stream)
     return content
 
 
