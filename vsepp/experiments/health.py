@@ -63,11 +63,7 @@ class HealthCheck:
     ) -> None:
         """`images` and `captions` are the vectors of the validation split, and `rsum` its recall."""
         if not math.isfinite(epoch.loss):
-            self._report(
-                f"The loss is not a number after epoch {epoch.number}: the steps were too large. "
-                f"Train again with a lower rate:\n  {_slower(epoch, self.recipe)}",
-                f"the loss was not a number in epoch {epoch.number}",
-            )
+            self._diverged(epoch, "The loss is")
             return
         loss = self.recipe.phases[epoch.phase - 1].loss
         if loss == "sum_of_hinges" or not has_collapsed(images, captions):
@@ -84,6 +80,14 @@ class HealthCheck:
                 f"--set health=warn. {_advice(epoch, self.recipe)}",
                 f"collapsed at epoch {epoch.number}",
             )
+
+    def _diverged(self, epoch: Epoch, what: str) -> None:
+        self._report(
+            f"{what} not a number after epoch {epoch.number}: the steps were too large. To go on all "
+            f"the same: --set health=warn. Train again with a lower rate:\n"
+            f"  {_slower(epoch, self.recipe)}",
+            f"not a number at epoch {epoch.number}",
+        )
 
     def _report(self, message: str, reason: str) -> None:
         if self.recipe.health == "stop":
