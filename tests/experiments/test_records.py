@@ -138,7 +138,7 @@ def test_where_all_are_stopped_the_record_says_so_and_the_exit_code(features, tm
     assert written["ours"] is None
     assert len(written["stopped"]) == 2
     assert written == json.loads((tmp_path / "features.json").read_text())
-    assert "0 of 2 seeds; 2 stopped: the loss was not a number in epoch" in written["notes"][0]
+    assert "0 of 2 seeds; 2 stopped: not a number at epoch 1." in written["notes"][0]
 
 
 @pytest.mark.slow

@@ -34,9 +34,9 @@ LONGER = (*CHANGES[:-1], 'phases=[{epochs=8, learning_rate=1e-3, loss="sum_of_hi
 ROOT = Path(__file__).parents[2]
 
 
-def start(number, into, changes, data="shapes:160"):
+def start(number, into, changes, data="shapes:160", verb="train"):
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    words = ["-m", "vsepp", "train", "demo-vse++", "--data", data, "--into", str(into)]
+    words = ["-m", "vsepp", verb, "demo-vse++", "--data", data, "--into", str(into)]
     sets = [word for change in changes for word in ("--set", change)]
     return subprocess.Popen(
         [*launch, "--nproc-per-node", str(number), *words, *sets],
@@ -100,6 +100,16 @@ def test_a_dead_process_ends_the_job_and_one_process_goes_on(tmp_path):
     run(recipe, world, tmp_path / "whole")
     assert losses(tmp_path / "killed") == pytest.approx(losses(tmp_path / "whole"), rel=1e-6)
     assert furthest_apart(tmp_path / "killed", tmp_path / "whole") < 1e-9
+
+
+@pytest.mark.slow
+def test_seeds_that_are_stopped_do_not_end_the_job(tmp_path):
+    wild = 'phases=[{epochs=2, learning_rate=1e38, loss="max_of_hinges"}]'
+    changes = (*CHANGES[:-1], wild, "precision=float32", "gradient_clip=0", "seeds=2")
+    _, said = start(2, tmp_path, changes, "shapes:48", "reproduce").communicate(timeout=300)
+    written = json.loads((tmp_path / "demo-vse++.json").read_text())
+    assert len(written["stopped"]) == 2, said
+    assert said.count("The loss is not a number") == 2
 
 
 def test_nested_vectors_are_learned_by_one_process():

@@ -186,3 +186,9 @@ def test_an_interrupted_run_of_an_older_version_is_refused(interrupted, tmp_path
     torch.save(content, state)
     with pytest.raises(WrongRequest, match="an older vsepp began it"):
         run(Recipe.load("scratch", asked), opened(str(folder)), tmp_path / "run", resume=True)
+
+
+def test_a_name_that_is_a_path_is_written_nowhere(data, tmp_path):
+    with pytest.raises(WrongRequest, match="name is that of its folder"):
+        reproduce("features", data, tmp_path / "runs", [*SHORT, "name=../escaped"])
+    assert not list(tmp_path.iterdir())

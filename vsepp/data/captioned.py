@@ -96,4 +96,4 @@ def split_by_hash(key: str) -> str:
 
 def is_plain_name(name: str) -> bool:
     """Whether a name that somebody wrote into their data can be that of a file or folder."""
-    return re.fullmatch(r"\w[\w.+ -]*", name) is not None
+    return re.fullmatch(r"\w[\w.+ ()-]*", name) is not None

@@ -14,11 +14,12 @@ from vsepp.devices.accelerator import (
     products_in,
 )
 from vsepp.devices.launch import join
-from vsepp.devices.processes import ALONE, OthersGone, Processes
+from vsepp.devices.processes import ALONE, FirstStopped, OthersGone, Processes
 
 __all__ = [
     "ALONE",
     "CompiledForOneShape",
+    "FirstStopped",
     "Lane",
     "OthersGone",
     "Precision",

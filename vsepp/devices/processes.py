@@ -28,6 +28,10 @@ class OthersGone(WorkFailed):
     """The other processes of the job cannot be reached any more, so this one cannot go on."""
 
 
+class FirstStopped(OthersGone):
+    """The first process has given up what all were doing; it is still there."""
+
+
 @dataclass(frozen=True)
 class Processes:
     """This process's place among those of its job; by default it is the only one."""
@@ -112,7 +116,7 @@ class Processes:
             raise failure
         result, is_done = told[0]
         if not is_done:
-            raise OthersGone("The first process has stopped, and says why.")
+            raise FirstStopped("The first process has stopped, and says why.")
         return result  # type: ignore[return-value]  # None only where `work` returns it
 
     def agree(self, facts: Mapping[str, Any]) -> None:

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from vsepp.data.captioned import is_plain_name
 from vsepp.data.crops import LEAST_AREA, RANDOM_CROPS, Crop, CropFrom
 from vsepp.data.troubles import OnError
 from vsepp.encoders.architecture import Design
@@ -251,7 +250,6 @@ def _rules_of_learning(recipe: Recipe) -> tuple[Rule, ...]:
             all(0 <= phase.warm_up <= 1 for phase in recipe.phases),
             "phases: warm_up takes a share of the phase, 0 to 1.",
         ),
-        (is_plain_name(recipe.name or "unnamed"), "name is a folder's: letters, digits, . _ + -"),
         (recipe.seed >= 0, "seed takes 0 or more."),
         (recipe.seeds >= 1, "seeds takes 1 or more."),
         (all(phase.epochs >= 0 for phase in recipe.phases), "phases: epochs takes 0 or more."),

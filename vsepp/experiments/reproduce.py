@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.console import Console
 
-from vsepp.data.captioned import CaptionedImages
-from vsepp.devices import join
+from vsepp.data.captioned import CaptionedImages, is_plain_name
+from vsepp.devices import FirstStopped, join
 from vsepp.encoders.architecture import CONFIG, Architecture, read_config
 from vsepp.encoders.snapshot import Snapshot
-from vsepp.errors import WrongRequest
+from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.evaluation.retrieval import folds
 from vsepp.experiments.comparison import Report, Reproduced
 from vsepp.experiments.fingerprint import (
@@ -56,6 +56,10 @@ def reproduce(
     if isinstance(data, str):
         data = open_checked(data, UseOfData(recipes[own[0]].data.on_error))
     for recipe in recipes.values():  # complain before hours of work, not after them
+        if not is_plain_name(recipe.name):
+            raise WrongRequest(
+                f"A recipe's name is that of its folder, and {recipe.name!r} cannot be."
+            )
         folds(recipe.protocol, len(data.split("test")))
     done = {
         recipe.name: _reproduced(recipe, row, data, into, changes)
@@ -81,10 +85,10 @@ def _reproduced(
     for seed in range(recipe.seed, recipe.seed + recipe.seeds):
         try:
             folder = _trained(recipe, data, into, changes, seed)
-        except Stopped as error:
-            Console(stderr=True).print(str(error), highlight=False, markup=False, soft_wrap=True)
-            stopped.append(error.reason)
-            places.append(error.folder)
+        except (Stopped, FirstStopped) as error:
+            reason, place = _told_to_all(error)
+            stopped.append(reason)
+            places.append(place)
             continue
         results.append(measure_on(Snapshot.load(folder), test, "test", recipe.protocol))
         folders.append(folder)
@@ -103,6 +107,21 @@ def _reproduced(
     file = into / f"{recipe.name}{own[0] if own else ''}.json"
     join().as_first(lambda: _write(row, file))
     return row
+
+
+def _told_to_all(error: WorkFailed) -> tuple[str, Path]:
+    """Why the first process has stopped a run, and where the run is: all go on with the next seed."""
+
+    def tell() -> tuple[str, Path]:
+        assert isinstance(error, Stopped)  # in the first process
+        _say(str(error))
+        return error.reason, error.folder
+
+    return join().as_first(tell)
+
+
+def _say(text: str) -> None:
+    Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _write(row: Reproduced, file: Path) -> None:
@@ -146,12 +165,7 @@ def _place(recipe: Recipe, data: CaptionedImages, into: Path) -> tuple[Path, boo
     other = _who_is_in(folder, of_run)
     if other:
         elsewhere = into / f"{recipe.name}-{short_name(of_run)}{seed}"
-        Console(stderr=True).print(
-            f"{folder} holds {other}. This one goes to {elsewhere}.",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        _say(f"{folder} holds {other}. This one goes to {elsewhere}.")
         folder = elsewhere
         if _who_is_in(folder, of_run):
             raise WrongRequest(f"{folder} holds another model. Use another folder (--into).")

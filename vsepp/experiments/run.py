@@ -10,7 +10,16 @@ from pathlib import Path
 import torch
 
 from vsepp.data.captioned import CaptionedImages
-from vsepp.devices import ALONE, OthersGone, Processes, best_device, join, prepare, products_in
+from vsepp.devices import (
+    ALONE,
+    FirstStopped,
+    OthersGone,
+    Processes,
+    best_device,
+    join,
+    prepare,
+    products_in,
+)
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.retrieval import embed
 from vsepp.experiments.agreement import check_that_work_can_be_shared
@@ -98,6 +107,8 @@ def _what_is_left_is_said(keeper: Keeper, processes: Processes) -> Iterator[None
     """A run that cannot go on leaves its best snapshot, and tells how to go on from there."""
     try:
         yield
+    except FirstStopped:
+        raise
     except OthersGone as error:
         raise WorkFailed(f"{error} {keeper.what_is_left()}") from error
     except OSError as error:
