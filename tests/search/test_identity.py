@@ -78,6 +78,16 @@ def test_another_graph_over_the_same_weights_is_another_model(embedder, copy, tm
         find_model(remembered, tmp_path / "photos.vse")
 
 
+def test_the_model_in_the_box_may_have_other_graphs_in_another_version(tmp_path):
+    box = vsepp.load()
+    weights = model_of(box).identity.partition(":")[0]
+    remembered = replace(model_of(box), identity=f"{weights}:{'0' * 64}", folder=tmp_path / "old")
+    check_model(box, remembered, tmp_path / "photos.vse")
+    assert find_model(remembered, tmp_path / "photos.vse").folder == box.folder
+    with pytest.raises(WrongRequest, match="which is not there any more"):
+        find_model(replace(remembered, identity="1" + remembered.identity), "photos.vse")
+
+
 def test_a_model_is_compared_before_it_is_opened(embedder, copy, tmp_path, monkeypatch):
     remembered = replace(model_of(embedder), folder=copy)
     (copy / "tokenizer.json").write_text("another")

@@ -115,14 +115,7 @@ class MilvusStore:
         length = 0
         while length < LONGEST_START and len(self) > 2 * count * 16**length:
             length += 1
-        rows = self._index.connection.call(
-            "query",
-            self._index.name,
-            filter=f'key like "{"7" * length}%"' if length else "",
-            output_fields=["vector"],
-            limit=count,
-            consistency_level="Session",
-        )
+        rows = self._query(f'key like "{"7" * length}%"' if length else "", ["vector"], count)
         vectors = [row["vector"] for row in rows]
         return np.array(vectors, dtype=np.float32).reshape(-1, self.model.dim)
 
@@ -135,14 +128,7 @@ class MilvusStore:
             return []
         if there > max(count, FEW):
             allowed = _since(self._since_enough(count, allowed), allowed)
-        rows = self._index.connection.call(
-            "query",
-            self._index.name,
-            filter=allowed,
-            output_fields=["key", "path", "taken"],
-            limit=MOST_HITS,
-            consistency_level="Session",
-        )
+        rows = self._query(allowed, ["key", "path", "taken"])
         rows = sorted(rows, key=lambda row: (-row["taken"], row["key"]))[:count]
         return [Hit(row["key"], 0.0, Path(unescaped(row["path"]))) for row in rows]
 
@@ -167,15 +153,18 @@ class MilvusStore:
 
     def folders(self) -> dict[str, int]:
         """Milvus does not group: those of as many photos as it hands out at once."""
-        rows = self._index.connection.call(
+        rows = self._query("", ["path"])
+        return dict(Counter(str(Path(unescaped(row["path"])).parent) for row in rows))
+
+    def _query(self, where: str, fields: list[str], limit: int = MOST_HITS) -> Any:
+        return self._index.connection.call(
             "query",
             self._index.name,
-            filter="",
-            output_fields=["path"],
-            limit=MOST_HITS,
+            filter=where,
+            output_fields=fields,
+            limit=limit,
             consistency_level="Session",
         )
-        return dict(Counter(str(Path(unescaped(row["path"])).parent) for row in rows))
 
     @contextmanager
     def writing(self) -> Iterator["MilvusLedger"]:
