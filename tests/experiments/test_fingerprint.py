@@ -150,6 +150,10 @@ def test_word_vectors_count_by_content(tmp_path):
     assert len(differences(before, of("scratch", "shapes:64", f"model.word_vectors={file}"))) == 1
 
 
+def test_a_file_that_is_missing_is_left_to_whoever_reads_it():
+    assert of("scratch", "shapes:64", "model.word_vectors=/nowhere")["model.word_vectors"] == ""
+
+
 def test_features_of_one_table_and_of_repeated_rows_are_read(tmp_path):
     data = write_features(tmp_path / "data", some_items(8), repeats=5)
     before = of("features", data)

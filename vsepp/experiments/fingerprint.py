@@ -137,8 +137,9 @@ def _of_net(name: str, weights: str, size: int, changed: int) -> str:
 
 
 def _word_vectors(recipe: Recipe) -> str:
-    file = recipe.model.word_vectors
-    return _of_file(Path(file).expanduser()).hex()[:16] if file and not recipe.start_from else ""
+    file = Path(recipe.model.word_vectors).expanduser()
+    # One that is missing is named by whoever reads it.
+    return _of_file(file).hex()[:16] if file.is_file() and not recipe.start_from else ""
 
 
 def _start(recipe: Recipe) -> str:
