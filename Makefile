@@ -47,4 +47,4 @@ setup: .venv/.everything-is-ready
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-milvus build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache runs
+	rm -rf .venv .venv-lowest .venv-milvus build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache runs
