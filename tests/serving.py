@@ -1,7 +1,9 @@
 """Photos as somebody would have them, and a real service on a free port of this machine."""
 
+import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode
 
 import uvicorn
@@ -41,6 +43,12 @@ def sideways(path):
     exif[ORIENTATION] = 6
     picture.save(path, exif=exif, quality=95)
     return path
+
+
+def in_a_loop(work):
+    """What a coroutine returns; in a thread of its own, as a browser test may have left a loop running here."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 class Served:

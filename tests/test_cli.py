@@ -150,7 +150,7 @@ def test_index_again_adds_prunes_and_names_what_is_broken(photos, photo_folder):
     said = vsepp("index", photo_folder, "--into", photos, "--prune").stderr
     assert "29 photos in" in said
     assert "1 added, 28 unchanged, 1 removed, 1 broken" in said
-    assert f"broken: {photo_folder / '000001.jpg'}: not a picture" in said
+    assert f"broken: {photo_folder / '000001.jpg'}: not a supported image file" in said
 
 
 @pytest.mark.slow

@@ -21,9 +21,9 @@ def test_it_answers_ten_crops_where_the_view_has_ten(pictures):
     ten = DecodedPictures(pictures.items, replace(pictures.view, crops=10))
     there = Gallery.of(ten, torch.device("cpu"))
     found = there.fixed(INDICES)
-    assert found.shape == (6, 10, 3, 32, 32)
+    assert found.shape == (8, 10, 3, 32, 32)
     assert torch.equal(found, ten.fixed(INDICES))
-    assert [len(batch) for batch in there.batches(3)] == [3, 1]
+    assert [len(batch) for batch in there.batches(4)] == [4, 2]
 
 
 @pytest.fixture(scope="module")

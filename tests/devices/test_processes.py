@@ -91,7 +91,7 @@ def test_what_two_processes_tell_each_other(tmp_path):
     # both use all rows, so their gradients add up: 2 x 2 row x factor
     assert (first["slope"], second["slope"]) == ([0.0, 40.0], [800.0])
     assert first["failed"].startswith("IndexError")
-    assert second["failed"].startswith("OthersGone: The first process has stopped")
+    assert second["failed"].startswith("FirstStopped: The first process has stopped")
     lost = json.loads((tmp_path / "lost.json").read_text())
     assert lost.startswith("OthersGone: Process 0 of 2 has lost the others (")
 

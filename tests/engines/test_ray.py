@@ -119,7 +119,7 @@ def test_a_worker_is_killed_then_the_driver(tmp_path):
 
     report = said(indexing(folder, file, "ray://local?workers=1"))
     assert f"2,000 photos in {file}: {2000 - safe:,} added, {safe:,} unchanged, 1 broken." in report
-    assert re.search(r"broken: .*0/bad.jpg: not a picture", report)
+    assert re.search(r"broken: .*0/bad.jpg: not a supported image file", report)
     with closing(Photos.open(file)) as photos:
         _, metadata, vectors = photos.after(0, 5000)
     assert Counter(item.path for item in metadata) == Counter(
@@ -160,7 +160,7 @@ def test_shards_on_a_cluster(cluster, tmp_path):
     write_parquet(shards / "c.parquet", {"image": rows})
     report = said(indexing(shards, file, cluster, TOKEN))
     assert f"151 photos in {file}: 151 added, 1 broken." in report
-    assert f"broken: {shards}/b.tar/bad.jpg: not a picture" in report
+    assert f"broken: {shards}/b.tar/bad.jpg: not a supported image file" in report
     write_tar(shards / "b.tar", {"1.jpg": pictures[90], "2.jpg": pictures[91]})
     with vsepp.Collection.open(file) as collection:
         report = collection.add(shards)  # other workers, the same ledger

@@ -1,4 +1,3 @@
-import asyncio
 import os
 import signal
 from dataclasses import replace
@@ -7,6 +6,7 @@ import pytest
 from PIL import Image
 
 from tests.service.test_uploads import bomb
+from tests.serving import in_a_loop
 from vsepp.search.remembered import Photo
 from vsepp.service.limits import Limits
 from vsepp.service.thumbnails import Thumbnails
@@ -39,7 +39,7 @@ def thumbnails_of():
 
 
 def of(thumbnails, photo, side=320):
-    return asyncio.run(thumbnails.of(photo, side))
+    return in_a_loop(thumbnails.of(photo, side))
 
 
 def test_thumbnails_are_kept_within_their_bound_the_last_used_longest(noisy, thumbnails_of):

@@ -1,6 +1,5 @@
 """Pictures are decoded where time and memory end, and the service does not notice."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.serving import Served
+from tests.serving import Served, in_a_loop
 from vsepp.errors import WrongRequest
 from vsepp.service.limits import Limits
 from vsepp.service.workers import TooMuch, Workers
@@ -29,7 +28,7 @@ def png(size=(32, 32)):
 
 
 def uploaded(workers, data, size=None):
-    return asyncio.run(workers.uploaded(BytesIO(data), size or len(data), 64))
+    return in_a_loop(workers.uploaded(BytesIO(data), size or len(data), 64))
 
 
 @pytest.fixture
