@@ -6,7 +6,6 @@ import struct
 import tarfile
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -16,6 +15,7 @@ from mutations import changed
 from PIL import Image, features
 
 from tests.models import SCENES
+from tests.pictures import HEIC
 from tests.shards import write_parquet
 from vsepp.data.collections import open_data
 
@@ -48,17 +48,14 @@ def pictures() -> list[tuple[str, bytes]]:
     ]
     ways += [("webp", scene, frames), ("webp", scene, {"exif": exif})] * features.check("webp")
     ways += [("avif", scene, {"exif": exif})] * features.check("avif")
-    with suppress(ImportError):
-        import pillow_heif  # type: ignore[import-not-found]
-
-        pillow_heif.register_heif_opener()
-        ways.append(("heic", scene, {}))
-    return [(suffix, _saved(picture, suffix, more)) for suffix, picture, more in ways]
+    ways += [("jp2", scene, {})] * features.check("jpg_2000")
+    made = [(suffix, _saved(picture, suffix, more)) for suffix, picture, more in ways]
+    return [*made, ("heic", HEIC.read_bytes())]  # nothing here writes one
 
 
 def _saved(picture: Image.Image, suffix: str, more: dict[str, Any]) -> bytes:
     file = BytesIO()
-    name = {"jpg": "jpeg", "heic": "heif"}.get(suffix, suffix)
+    name = {"jpg": "jpeg", "jp2": "jpeg2000"}.get(suffix, suffix)
     picture.save(file, name, **more)
     return file.getvalue()
 

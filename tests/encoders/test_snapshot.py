@@ -219,6 +219,49 @@ def test_what_is_no_snapshot_is_said(tmp_path):
     for load in (Snapshot.load, vsepp.load):
         with pytest.raises(WrongRequest, match="not a snapshot"):
             load(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({"format": 99, "architecture": {}}))
+    config = tmp_path / "config.json"
+    for text in ("7", "[]", '{"format": 1}', '{"format": 1, "architecture": 7}', "\0"):
+        config.write_text(text)
+        with pytest.raises(WrongRequest, match=r"not the config\.json of a snapshot"):
+            Snapshot.load(tmp_path)
+    config.write_text(json.dumps({"format": 99, "architecture": {}}))
     with pytest.raises(WrongRequest, match="another version"):
         Snapshot.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("num_words", None),
+        ("dim", 1e3),
+        ("dim", True),
+        ("size", -1),
+        ("word_dim", 2**60),
+        ("backbone", 7),
+        ("square", "yes"),
+        ("pooling", "most"),
+    ],
+)
+def test_what_no_snapshot_has_is_named_before_anything_is_built(
+    snapshot_folder, tmp_path, key, value
+):
+    folder = shutil.copytree(snapshot_folder, tmp_path / "snapshot")
+    config = json.loads((folder / "config.json").read_text())
+    config["architecture"][key] = value
+    (folder / "config.json").write_text(json.dumps(config))
+    for load in (Snapshot.load, vsepp.load):
+        with pytest.raises(WrongRequest, match=f"{key} = .* is not what a snapshot has there"):
+            load(folder)
+
+
+@pytest.mark.parametrize("text", [b"\xc0", b"7", b"{}", b'{"model": 4294967296}', b"[[1]]"])
+def test_a_broken_tokenizer_is_named(snapshot_folder, tmp_path, text):
+    folder = shutil.copytree(snapshot_folder, tmp_path / "snapshot")
+    for content, complaint in ((text, r"\("), (_without_unknown(folder), "it lacks <unk>")):
+        (folder / "tokenizer.json").write_bytes(content)
+        with pytest.raises(WrongRequest, match=rf"not the tokenizer of a snapshot.*{complaint}"):
+            vsepp.load(folder)
+
+
+def _without_unknown(folder):
+    return (folder / "tokenizer.json").read_bytes().replace(b'"<unk>": 3', b'"<other>": 3')

@@ -152,6 +152,32 @@ def test_a_vector_of_another_length_is_said_to_be_damage(collection, embedder, t
 
 
 @pytest.mark.parametrize(
+    "damage",
+    [
+        "photos SET taken = x'97'",
+        "photos SET taken = '2020-99-99T00:00:00'",
+        "photos SET path = 7 WHERE number = 1",
+        "photos SET width = 'wide'",
+        "photos SET content = 3",
+        "vectors SET look = 7",
+        "vectors SET look = x'00'",
+        "folders SET folder = 1 WHERE folder IN (SELECT folder FROM folders LIMIT 1)",
+    ],
+)
+def test_what_is_not_of_its_kind_is_said_to_be_damage(collection, embedder, tmp_path, damage):
+    with closing(sqlite3.connect(tmp_path / "photos.vse")) as connection:
+        connection.execute(f"UPDATE {damage}")
+        connection.commit()
+    with (
+        vsepp.Collection.open(tmp_path / "photos.vse", embedder) as again,
+        pytest.raises(WorkFailed, match=r"photos.vse is damaged: "),
+    ):
+        hits = again.search("red", fold=True, min_score=-9)
+        again.photo(hits[0].key)
+        again.folders()
+
+
+@pytest.mark.parametrize(
     "change", ["DELETE FROM model", "UPDATE model SET dim = 1e15", "UPDATE model SET folder = 1"]
 )
 def test_a_collection_that_does_not_know_its_model(collection, tmp_path, change):

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vsepp.errors import WorkFailed, WrongRequest
+from vsepp.search.duplicates import LOOK
 from vsepp.search.photos import Photos
 from vsepp.search.remembered import Embedded, Known, Model, Photo
 from vsepp.search.sqlite_file import FORMAT, exists
@@ -38,7 +39,7 @@ def vectors(count, seed=0):
 
 def put(photos, items, content):
     photos.put(
-        (item, Embedded(vector, bytes([number % 256])))
+        (item, Embedded(vector, bytes([number % 256]) * LOOK))
         for number, (item, vector) in enumerate(zip(items, content, strict=True))
     )
 
@@ -56,7 +57,7 @@ def test_what_goes_in_comes_out(photos, tmp_path):
     assert list(found) == numbers
     assert list(found.values()) == [photo(path) for path in paths]
     assert list(again.vectors([*numbers, 99])) == numbers
-    assert list(again.looks([99, *numbers]).values()) == [b"\0", b"\1", b"\2"]
+    assert list(again.looks([99, *numbers]).values()) == [b"\0" * LOOK, b"\1" * LOOK, b"\2" * LOOK]
     again.close()
 
 

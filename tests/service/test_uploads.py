@@ -142,6 +142,21 @@ def answer_of(connection, sent=b""):
         return answer.read()
 
 
+def test_an_upload_that_breaks_off_is_no_failure_of_ours(collection, capfd):
+    """Its pieces are announced, and with the announcement something else comes."""
+    served = Served(collection)
+    try:
+        connection = socket.create_connection(("127.0.0.1", served.port), timeout=60)
+        head = b"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        answer = answer_of(connection, head + b"no length\r\n")
+        assert answer.startswith(b"HTTP/1.1 400")
+        with urllib.request.urlopen(f"{served.url}api/health") as health:
+            assert health.status == 200
+    finally:
+        served.stop()
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_uploads_are_bounded_together(collection):
     served = Served(collection, limits=Limits(upload_bytes=1_000_000, uploads_bytes=2_500_000))
     # The second does not say how much it is, and may be as much as one may be.

@@ -129,12 +129,21 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
-        content = json.loads(path.read_text(encoding="utf-8"))
-        cutter = content.pop(CUTTER, None)
-        if cutter is not None and cutter not in CUTTERS:
-            known = ", ".join(CUTTERS)
-            raise WrongRequest(f"{path}: captions are to be cut by {cutter!r}. Known: {known}.")
-        return cls(Tokenizer.from_str(json.dumps(content)), cutter)
+        text = path.read_bytes()
+        try:
+            content = dict(json.loads(text))
+            cutter = content.pop(CUTTER, None)
+            if cutter is not None and cutter not in CUTTERS:
+                known = ", ".join(CUTTERS)
+                raise WrongRequest(f"{path}: captions are to be cut by {cutter!r}. Known: {known}.")
+            tokenizer = Tokenizer.from_str(json.dumps(content))
+        except WrongRequest:
+            raise
+        except Exception as error:  # tokenizers has no exception of its own
+            raise WrongRequest(f"{path} is not the tokenizer of a snapshot ({error}).") from error
+        if missing := [word for word in SPECIALS if tokenizer.token_to_id(word) is None]:
+            raise WrongRequest(f"{path} is not the tokenizer of a snapshot: it lacks {missing[0]}.")
+        return cls(tokenizer, cutter)
 
 
 def _is_punctuation(character: str) -> bool:

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 from vsepp.data.pictures import View
 from vsepp.errors import WrongRequest
@@ -11,6 +11,7 @@ from vsepp.errors import WrongRequest
 FORMAT = 1
 CONFIG = "config.json"
 IN_THE_BOX = Path(__file__).parents[1] / "pretrained" / "default"
+LARGEST = 10_000_000  # words, pixels or dimensions of a model
 FEATURES = "features:"  # features:4096 is a net that has run before: its pictures are vectors
 
 
@@ -62,7 +63,7 @@ def read_config(folder: Path) -> tuple[Architecture, dict[str, Any]]:
         )
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
-        version, keys = config["format"], config["architecture"]
+        version, keys = config["format"], dict(config["architecture"])
     except (ValueError, KeyError, TypeError) as error:
         raise WrongRequest(f"{file} is not the {CONFIG} of a snapshot ({error!r}).") from error
     unknown = set(keys) - {field.name for field in fields(Architecture)}
@@ -71,4 +72,22 @@ def read_config(folder: Path) -> tuple[Architecture, dict[str, Any]]:
             f"{file} was written by another version of vsepp (format {version}, "
             f"this one reads {FORMAT}{'; unknown: ' + ', '.join(unknown) if unknown else ''})."
         )
-    return Architecture(**keys), config.get("notes", {})
+    _check_values(file, keys)
+    notes = config.get("notes", {})
+    return Architecture(**keys), notes if isinstance(notes, dict) else {}
+
+
+def _check_values(file: Path, keys: dict[str, Any]) -> None:
+    """A file may be anybody's: what is built by it later must not have to ask."""
+    for key, kind in get_type_hints(Architecture).items():
+        value = keys.get(key)
+        if key not in keys and key != "num_words":
+            continue
+        if kind is int:
+            fits = type(value) is int and 0 <= value <= LARGEST
+        elif kind in (bool, str):
+            fits = type(value) is kind
+        else:
+            fits = value in get_args(kind)
+        if not fits:
+            raise WrongRequest(f"{file}: {key} = {value!r} is not what a snapshot has there.")

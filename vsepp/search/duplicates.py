@@ -12,6 +12,7 @@ from PIL import Image
 from vsepp.search.index import Hit
 
 SIDE = 8
+LOOK = 3 * SIDE * SIDE  # bytes
 GREY = 128  # looks are compared at this mean brightness
 NEARLY = 24  # of 255, in the cell that differs most; copies and strangers: see benchmarks/LOG.md
 
@@ -28,7 +29,7 @@ def folded(hits: Sequence[Hit], looks: Mapping[str, bytes]) -> Folded:
     """The hits that stay, and under the key of each the ones that are nearly the same."""
     shown: list[Hit] = []
     alike: dict[str, list[Hit]] = {}
-    seen = np.empty((len(hits), 3 * SIDE * SIDE), dtype=np.float32)
+    seen = np.empty((len(hits), LOOK), dtype=np.float32)
     for hit in hits:
         look = _at_equal_brightness(looks[hit.key])
         differences = np.abs(seen[: len(shown)] - look).max(axis=1)

@@ -5,14 +5,18 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
 from vsepp.errors import WorkFailed, WrongRequest
+from vsepp.search.duplicates import LOOK
 from vsepp.search.remembered import Embedded, FinishedShard, Known, Model, Photo
 from vsepp.search.similarity import Vectors
 from vsepp.search.sqlite_file import (
@@ -109,7 +113,8 @@ class Photos:
                 "WHERE number > ? ORDER BY number LIMIT ?",
                 (number, limit),
             ).fetchall()
-        metadata = [Metadata(os.fsdecode(path), taken) for _, path, taken, _ in rows]
+        with self._damage_said():
+            metadata = [Metadata(os.fsdecode(path), _time(taken)) for _, path, taken, _ in rows]
         return [row[0] for row in rows], metadata, self._unpacked([row[3] for row in rows])
 
     def photos(self, numbers: Iterable[int]) -> dict[int, Photo]:
@@ -120,7 +125,8 @@ class Photos:
         )
         with self._connection() as connection:
             rows = [connection.execute(query, (number,)).fetchone() for number in numbers]
-        return {row[0]: Photo(Path(os.fsdecode(row[1])), *row[2:]) for row in rows if row}
+        with self._damage_said():
+            return {row[0]: _photo(*row[1:]) for row in rows if row}
 
     def vectors(self, numbers: Iterable[int]) -> dict[int, Vectors]:
         """Of those photos that are still there, (D,) each."""
@@ -145,20 +151,23 @@ class Photos:
                 (where.after or "", where.before or "9999"),
             )
             accepted = (row for row in rows if accepts(folder_of(row[1])))
-            return [(n, Path(os.fsdecode(path))) for n, path in islice(accepted, count)]
+            with self._damage_said():
+                return [(n, Path(os.fsdecode(path))) for n, path in islice(accepted, count)]
 
     def folders(self) -> dict[str, int]:
         """Every folder with photos in it, and how many there are: those of its folders apart."""
         with self._connection() as connection:
             rows = connection.execute("SELECT folder, photos FROM folders").fetchall()
-        return {os.fsdecode(folder): photos for folder, photos in rows}
+        with self._damage_said():
+            return {os.fsdecode(folder): int(photos) for folder, photos in rows}
 
     def looks(self, numbers: Iterable[int]) -> dict[int, bytes]:
         """Of those photos that are still there."""
         with self._connection() as connection:
             query = "SELECT number, look FROM vectors WHERE number = ?"
-            rows = (connection.execute(query, (number,)).fetchone() for number in numbers)
-            return dict(row for row in rows if row)
+            rows = [connection.execute(query, (number,)).fetchone() for number in numbers]
+        with self._damage_said():
+            return {row[0]: _look(row[1]) for row in rows if row}
 
     def of_content(self, content: bytes) -> Embedded | None:
         """What was made of a file with the same bytes, wherever it lies."""
@@ -181,7 +190,8 @@ class Photos:
             rows = connection.execute(
                 f"SELECT path, size, modified, content FROM photos WHERE {BELOW}", _edges(place)
             ).fetchall()
-        return {os.fsdecode(path): Known(*known) for path, *known in rows}
+        with self._damage_said():
+            return {os.fsdecode(path): Known(*known) for path, *known in rows}
 
     def finished(self, place: Path) -> dict[str, FinishedShard]:
         """The shards in a folder that need not be looked at again, unless they have changed."""
@@ -242,15 +252,43 @@ class Photos:
         with self._connection() as connection, transaction(connection):
             yield connection
 
+    @contextmanager
+    def _damage_said(self) -> Iterator[None]:
+        """A column may hold anything in a file that was damaged, or made by somebody else."""
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            raise WorkFailed(
+                f"{self.path} is damaged: {error}. Index the photos anew into another file."
+            ) from error
+
     def _unpacked(self, packed: list[bytes]) -> Vectors:
         size = self.model.dim * STORED.itemsize
-        if any(not isinstance(one, bytes) or len(one) != size for one in packed):
-            raise WorkFailed(
-                f"{self.path} is damaged: not every vector has {self.model.dim} numbers. Index the "
-                "photos anew into another file."
-            )
+        with self._damage_said():
+            if any(not isinstance(one, bytes) or len(one) != size for one in packed):
+                raise ValueError(f"not every vector has {self.model.dim} numbers")
         numbers = np.frombuffer(b"".join(packed), dtype=STORED)
         return numbers.reshape(-1, self.model.dim).astype(np.float32)
+
+
+def _photo(path: bytes, *rest: Any) -> Photo:
+    photo = Photo(Path(os.fsdecode(path)), *rest)
+    numbers = photo.size, photo.modified, photo.width, photo.height
+    if not all(isinstance(number, int) for number in numbers):
+        raise TypeError(f"sizes of {photo.path.name!r} are not numbers")
+    _time(photo.taken)
+    return replace(photo, content=memoryview(photo.content).tobytes())
+
+
+def _time(taken: str) -> str:
+    datetime.fromisoformat(taken)
+    return taken
+
+
+def _look(colours: bytes) -> bytes:
+    if len(colours) != LOOK or not isinstance(colours, bytes):
+        raise ValueError(f"a small picture has {len(colours)} bytes, not {LOOK}")
+    return colours
 
 
 def _insert(connection: sqlite3.Connection, path: bytes, photo: Photo, embedded: Embedded) -> None:

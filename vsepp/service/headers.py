@@ -1,5 +1,8 @@
 """What every answer tells the browser: run nothing but our own files, show nothing elsewhere."""
 
+from contextlib import suppress
+
+from h11 import LocalProtocolError
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -30,6 +33,8 @@ class SafeHeaders:
                 for name, value in SAFE.items():
                     headers.setdefault(name, value)
                 headers.setdefault("Cache-Control", "no-cache")
-            await send(message)
+            # A request that breaks off in the middle of its body has been answered by then.
+            with suppress(LocalProtocolError):
+                await send(message)
 
         await self._app(scope, receive, with_headers)
