@@ -8,7 +8,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Newer versions of onnxruntime give the machine a number, keep a diary at home and send it to their maker.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
