@@ -1,14 +1,8 @@
 """Commands that benchmarks/kills.py kills: how each starts, and what it must have made in the end."""
 
 import json
-import os
-import random
 import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from ray_job import RayJob
 
 import vsepp
 from tests import commands
@@ -39,7 +34,6 @@ SMALL = (
     "phases.1.epochs=2",
     "phases.2.epochs=1",
 )
-RAY = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
 commands.forks.set_forkserver_preload(
     [
         "vsepp.cli",
@@ -261,50 +255,3 @@ def was_finished(process: Process, log: Path) -> bool:
 
 def ending(process: Process, log: Path) -> str:
     return f"ended with {process.exitcode}: {log.read_text()[-2000:]}"
-
-
-class RayJob:
-    """A driver with its cluster: kill() takes the driver or, as often, its worker."""
-
-    chance = random.Random(0)
-    num_left_behind = 0  # clusters of drivers that were killed
-
-    def __init__(self, words: list[Any], log: Path) -> None:
-        command = [sys.executable, "-m", "vsepp", *map(str, words)]
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                command, stdout=output, stderr=output, env=os.environ | RAY, start_new_session=True
-            )
-
-    @property
-    def exitcode(self) -> int | None:
-        return self._process.poll()
-
-    def kill(self) -> None:
-        workers = [pid for pid, words in self._others() if "MapWorker" in words]
-        for pid in workers if workers and self.chance.random() < 0.5 else [self._process.pid]:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    def join(self) -> None:
-        """Ray ends by itself when its driver is gone, unless that was just starting it."""
-        self._process.wait()
-        end = time.monotonic() + 20
-        while self._others() and time.monotonic() < end:
-            time.sleep(0.1)
-        left = self._others()
-        RayJob.num_left_behind += bool(left)
-        for pid, _ in left:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    def _others(self) -> list[tuple[int, str]]:
-        """Processes of this job's session, apart from the driver."""
-        found = []
-        for place in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                status = place.joinpath("stat").read_text().rpartition(")")[2].split()
-                words = place.joinpath("cmdline").read_bytes().decode(errors="replace")
-                if int(status[3]) == self._process.pid and status[0] != "Z":
-                    found.append((int(place.name), words))
-        return [one for one in found if one[0] != self._process.pid]

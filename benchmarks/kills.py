@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ray_job import RayJob
 from records import RECORDS, write_record
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -69,8 +70,8 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as place:
                 measured[name] = series(case(Path(place)), kills, Path(place), asked.seed)
             print(name, json.dumps(measured[name]), flush=True)
-    if kill_cases.RayJob.num_left_behind:
-        measured["ray_clusters_left_behind"] = kill_cases.RayJob.num_left_behind
+    if RayJob.num_left_behind:
+        measured["ray_clusters_left_behind"] = RayJob.num_left_behind
     runs = [run for run in measured.values() if isinstance(run, dict)]
     measured["kills"] = sum(run["kills"] for run in runs)
     measured["findings"] = sum(len(run["findings"]) for run in runs)
