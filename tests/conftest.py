@@ -1,8 +1,10 @@
 """What several tests start from: a picture folder, and a model trained for a few seconds."""
 
 import os
+import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
@@ -12,8 +14,12 @@ from vsepp.data.collections import open_data
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
 
-settings.register_profile("unhurried", deadline=None)  # machines are shared and noisy
-settings.load_profile("unhurried")
+# The same examples everywhere, and no deadline: machines are shared and noisy. New examples:
+# pytest --hypothesis-profile=explore
+settings.register_profile("same everywhere", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, print_blob=True)
+settings.load_profile("same everywhere")
+SEED = int(os.environ.get("VSEPP_TEST_SEED", "0"))
 
 # In the names of tests that take long to prepare.
 SHARING = "milvus", "test_ray", "test_distributed", "test_cli"
@@ -37,6 +43,28 @@ def pytest_xdist_make_scheduler(config, log):
             return next((name for name in SHARING if name in nodeid), nodeid)
 
     return TogetherWhereTheyShare(config, log)
+
+
+def seed():
+    random.seed(SEED)
+    np.random.seed(SEED)
+    torch.manual_seed(SEED)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    seed()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    """What several tests share is the same, whichever of them comes first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    seed()
+    made = yield
+    seed()
+    return made
 
 
 @pytest.fixture(autouse=True)

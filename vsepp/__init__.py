@@ -4,10 +4,14 @@ Public names are found here and loaded when they are first used, so that `import
 nothing and using a model never imports torch.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+# Newer versions of onnxruntime give the machine a number, keep a diary at home and send it to their maker.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _HOMES = {
     "Architecture": "vsepp.encoders.architecture",

@@ -39,7 +39,7 @@ def start(path, scenes):
 
 
 def test_killed_at_ten_random_moments(scenes, embedder, tmp_path):
-    generator = np.random.default_rng()
+    generator = np.random.default_rng(0)
     stopped_at = []
     for number in range(10):
         path = tmp_path / f"{number}.vse"
