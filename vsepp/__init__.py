@@ -13,6 +13,9 @@ __version__ = "0.2.0"
 # Newer versions of onnxruntime give the machine a number, keep a diary at home and send it to their maker.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
+# Newer versions of onnxruntime give the machine a number, keep a diary at home and send it to their maker.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
 _HOMES = {
     "Architecture": "vsepp.encoders.architecture",
     "Batch": "vsepp.data.batches",

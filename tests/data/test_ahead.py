@@ -23,7 +23,7 @@ def test_work_goes_on_while_the_reader_is_busy():
     begun = [Event() for _ in range(20)]
     made = made_ahead(range(20), lambda number: begun[number].set() or number)
     assert next(made) == 0
-    assert begun[AHEAD].wait(timeout=30)  # nobody has asked for it yet
+    assert begun[AHEAD].wait(timeout=120)  # nobody has asked for it yet
     assert not begun[-1].is_set()  # nor is everything made at once
     made.close()
 

@@ -28,7 +28,7 @@ TOKEN = {
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": "0123456789abcdef" * 4,
 }  # of this test's cluster
-PATIENCE = 120  # seconds
+PATIENCE = 300  # seconds: machines are shared
 
 
 def scenes(count):
