@@ -34,7 +34,7 @@ from hostile_requests import ask_all
 from tests.commands import forks
 
 SECONDS = 60  # for one group of files
-MEGABYTES = 1_500  # beyond what a process had before: 64 million pixels, three times
+MEGABYTES = 1_000  # beyond what a process had before: 640 are what one picture may take, twice what Pillow holds of it
 ENOUGH = 100  # findings of one kind
 EXPECTED = (0, 1, 2)  # exit codes
 

@@ -44,3 +44,10 @@ def folded(hits: Sequence[Hit], looks: Mapping[str, bytes]) -> Folded:
 def _at_equal_brightness(look: bytes) -> NDArray[np.float32]:
     colours = np.frombuffer(look, dtype=np.uint8).astype(np.float32)
     return np.asarray(colours * (GREY / max(1.0, float(colours.mean()))), dtype=np.float32)
+
+
+def look_of_row(colours: bytes) -> bytes:
+    """A look as a file has it; a TypeError or ValueError where it is none."""
+    if len(colours) != LOOK or not isinstance(colours, bytes):
+        raise ValueError(f"a small picture has {len(colours)} bytes, not {LOOK}")
+    return colours

@@ -5,19 +5,24 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import datetime
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 import numpy as np
 
 from vsepp.errors import WorkFailed, WrongRequest
-from vsepp.search.duplicates import LOOK
-from vsepp.search.remembered import Embedded, FinishedShard, Known, Model, Photo
+from vsepp.search.duplicates import look_of_row
+from vsepp.search.remembered import (
+    Embedded,
+    FinishedShard,
+    Known,
+    Model,
+    Photo,
+    photo_of_row,
+    time_of_row,
+)
 from vsepp.search.similarity import Vectors
 from vsepp.search.sqlite_file import (
     SCHEMA,
@@ -114,7 +119,9 @@ class Photos:
                 (number, limit),
             ).fetchall()
         with self._damage_said():
-            metadata = [Metadata(os.fsdecode(path), _time(taken)) for _, path, taken, _ in rows]
+            metadata = [
+                Metadata(os.fsdecode(path), time_of_row(taken)) for _, path, taken, _ in rows
+            ]
         return [row[0] for row in rows], metadata, self._unpacked([row[3] for row in rows])
 
     def photos(self, numbers: Iterable[int]) -> dict[int, Photo]:
@@ -126,7 +133,7 @@ class Photos:
         with self._connection() as connection:
             rows = [connection.execute(query, (number,)).fetchone() for number in numbers]
         with self._damage_said():
-            return {row[0]: _photo(*row[1:]) for row in rows if row}
+            return {row[0]: photo_of_row(*row[1:]) for row in rows if row}
 
     def vectors(self, numbers: Iterable[int]) -> dict[int, Vectors]:
         """Of those photos that are still there, (D,) each."""
@@ -167,7 +174,7 @@ class Photos:
             query = "SELECT number, look FROM vectors WHERE number = ?"
             rows = [connection.execute(query, (number,)).fetchone() for number in numbers]
         with self._damage_said():
-            return {row[0]: _look(row[1]) for row in rows if row}
+            return {row[0]: look_of_row(row[1]) for row in rows if row}
 
     def of_content(self, content: bytes) -> Embedded | None:
         """What was made of a file with the same bytes, wherever it lies."""
@@ -269,26 +276,6 @@ class Photos:
                 raise ValueError(f"not every vector has {self.model.dim} numbers")
         numbers = np.frombuffer(b"".join(packed), dtype=STORED)
         return numbers.reshape(-1, self.model.dim).astype(np.float32)
-
-
-def _photo(path: bytes, *rest: Any) -> Photo:
-    photo = Photo(Path(os.fsdecode(path)), *rest)
-    numbers = photo.size, photo.modified, photo.width, photo.height
-    if not all(isinstance(number, int) for number in numbers):
-        raise TypeError(f"sizes of {photo.path.name!r} are not numbers")
-    _time(photo.taken)
-    return replace(photo, content=memoryview(photo.content).tobytes())
-
-
-def _time(taken: str) -> str:
-    datetime.fromisoformat(taken)
-    return taken
-
-
-def _look(colours: bytes) -> bytes:
-    if len(colours) != LOOK or not isinstance(colours, bytes):
-        raise ValueError(f"a small picture has {len(colours)} bytes, not {LOOK}")
-    return colours
 
 
 def _insert(connection: sqlite3.Connection, path: bytes, photo: Photo, embedded: Embedded) -> None:

@@ -1,7 +1,10 @@
 """What a collection remembers of its photos and of the model that it was made with, wherever it keeps them."""
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from vsepp.search.similarity import Vectors
 
@@ -55,3 +58,18 @@ class Embedded:
 
     vector: Vectors  # (D,)
     look: bytes
+
+
+def photo_of_row(path: bytes, *rest: Any) -> Photo:
+    """A photo as a file has it; a TypeError or ValueError where a column holds something else."""
+    photo = Photo(Path(os.fsdecode(path)), *rest)
+    numbers = photo.size, photo.modified, photo.width, photo.height
+    if not all(isinstance(number, int) for number in numbers):
+        raise TypeError(f"sizes of {photo.path.name!r} are not numbers")
+    time_of_row(photo.taken)
+    return replace(photo, content=memoryview(photo.content).tobytes())
+
+
+def time_of_row(taken: str) -> str:
+    datetime.fromisoformat(taken)
+    return taken
