@@ -200,11 +200,9 @@ def _change_table(chance: random.Random, connection: sqlite3.Connection) -> None
     plain = [one for one in ODD if isinstance(one, (int, float, str, bytes)) or one is None]
     plain = [one for one in plain if not isinstance(one, int) or abs(one) < 2**63]
     value = chance.choice([*plain, chance.randbytes(7), chance.randbytes(256)])
-    value = (
-        value.encode(errors="replace")
-        if isinstance(value, str) and chance.random() < 0.5
-        else value
-    )
+    if isinstance(value, str):  # half of a surrogate pair is no text of SQLite's
+        value = value.encode(errors="replace")
+        value = value if chance.random() < 0.5 else value.decode()
     match chance.randrange(8):
         case 0:
             connection.execute(f'DELETE FROM "{table}" WHERE random() % 2')
