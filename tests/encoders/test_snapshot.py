@@ -254,6 +254,22 @@ def test_what_no_snapshot_has_is_named_before_anything_is_built(
             load(folder)
 
 
+@pytest.mark.parametrize("change", [{"size": 96, "resize": 96}, {"dim": 33}, {"num_words": 9}])
+def test_files_of_different_models_are_told_apart(snapshot_folder, tmp_path, change):
+    folder = shutil.copytree(snapshot_folder, tmp_path / "snapshot")
+    config = json.loads((folder / "config.json").read_text())
+    config["architecture"] |= change
+    (folder / "config.json").write_text(json.dumps(config))
+    if "num_words" not in change:
+        with pytest.raises(WrongRequest, match=r"ONNX graphs do not fit config\.json"):
+            vsepp.load(folder)
+    if "size" not in change:
+        with pytest.raises(
+            WrongRequest, match=r"model\.safetensors does not fit config\.json: words"
+        ):
+            Snapshot.load(folder)
+
+
 @pytest.mark.parametrize("text", [b"\xc0", b"7", b"{}", b'{"model": 4294967296}', b"[[1]]"])
 def test_a_broken_tokenizer_is_named(snapshot_folder, tmp_path, text):
     folder = shutil.copytree(snapshot_folder, tmp_path / "snapshot")
@@ -261,6 +277,15 @@ def test_a_broken_tokenizer_is_named(snapshot_folder, tmp_path, text):
         (folder / "tokenizer.json").write_bytes(content)
         with pytest.raises(WrongRequest, match=rf"not the tokenizer of a snapshot.*{complaint}"):
             vsepp.load(folder)
+
+
+def test_a_tokenizer_that_fails_when_it_is_used_is_named(snapshot_folder, tmp_path):
+    folder = shutil.copytree(snapshot_folder, tmp_path / "snapshot")
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["post_processor"]["special_tokens"].pop("<end>")
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(WrongRequest, match="not the tokenizer of a snapshot"):
+        vsepp.load(folder)
 
 
 def _without_unknown(folder):

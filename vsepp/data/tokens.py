@@ -143,7 +143,14 @@ class Vocabulary:
             raise WrongRequest(f"{path} is not the tokenizer of a snapshot ({error}).") from error
         if missing := [word for word in SPECIALS if tokenizer.token_to_id(word) is None]:
             raise WrongRequest(f"{path} is not the tokenizer of a snapshot: it lacks {missing[0]}.")
-        return cls(tokenizer, cutter)
+        vocabulary = cls(tokenizer, cutter)
+        try:
+            vocabulary.encode([f"a {UNKNOWN} b"])  # some faults are only noticed here
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic in Rust is no Exception
+            raise WrongRequest(f"{path} is not the tokenizer of a snapshot ({error}).") from error
+        return vocabulary
 
 
 def _is_punctuation(character: str) -> bool:

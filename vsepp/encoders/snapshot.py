@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -86,8 +86,9 @@ class Snapshot:
         """
         folder = Path(folder)
         architecture, notes = read_config(folder)
-        model = JointEmbedding.build(architecture, finetune=finetune)
         try:
+            _check_sizes(architecture, folder / WEIGHTS)
+            model = JointEmbedding.build(architecture, finetune=finetune)
             model.load_state_dict(load_file(folder / WEIGHTS))
         except (OSError, SafetensorError, RuntimeError) as error:
             raise WrongRequest(f"{folder / WEIGHTS} does not fit {CONFIG}: {error}") from error
@@ -134,3 +135,13 @@ def _replace_folder(folder: Path, draft: Path) -> None:
         (folder / graph).unlink(missing_ok=True)  # a graph without its weights would be wrong
     for file in draft.iterdir():
         file.replace(folder / file.name)
+
+
+def _check_sizes(plan: Architecture, file: Path) -> None:
+    """Before a model is built by a configuration that may ask for any number of words."""
+    width = plan.word_dim if plan.caption_encoder == "gru" else plan.dim
+    with safe_open(file, "pt") as weights:
+        words = weights.get_slice("caption_encoder.words.weight").get_shape()
+        space = weights.get_slice("image_encoder.linear.weight").get_shape()[0]
+    if words != [plan.num_words, width] or space != plan.dim:
+        raise RuntimeError(f"words {words} and {space} dimensions")

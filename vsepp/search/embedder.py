@@ -43,11 +43,25 @@ class Embedder:
         self.vocabulary = Vocabulary.load(self.folder / "tokenizer.json")
         self._image = open_graph(graphs[0], {"images"}, spinning=False)
         self._caption = open_graph(graphs[1], {"words", "lengths"})
+        self._check_graphs()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A model travels with its files: whoever gets it needs none of them."""
         files = {name: (self.folder / name).read_bytes() for name in FILES}
         return _arrived, (files,)
+
+    def _check_graphs(self) -> None:
+        """Where they say what they take and make, it is what the configuration says."""
+        made = [graph.get_outputs()[0].shape[-1] for graph in (self._image, self._caption)]
+        seen = self._image.get_inputs()[0].shape[-1]
+        size = seen if self.architecture.takes_features else self.architecture.size
+        if {number for number in made if isinstance(number, int)} - {self.dim} or (
+            isinstance(seen, int) and seen != size
+        ):
+            raise WrongRequest(
+                f"{self.folder}: its ONNX graphs do not fit config.json: pictures of {seen} pixels, "
+                f"vectors of {made[0]} and {made[1]} numbers."
+            )
 
     @property
     def dim(self) -> int:
