@@ -13,6 +13,7 @@ from tests.models import SCENES
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.search.disks import is_on_network
 from vsepp.search.photos import Photos
+from vsepp.search.sqlite_file import said_plainly
 
 
 def names(folder):
@@ -149,6 +150,14 @@ def test_a_vector_of_another_length_is_said_to_be_damage(collection, embedder, t
         pytest.raises(WorkFailed, match=r"photos.vse is damaged: not every vector has 64 numbers"),
     ):
         again.search("red")
+
+
+def test_names_in_the_schema_that_are_no_text_are_said_to_be_damage(tmp_path):
+    with (
+        pytest.raises(WorkFailed, match=r"photos\.vse is damaged"),
+        said_plainly(tmp_path / "photos.vse"),
+    ):
+        b"\xcb".decode()  # as Python's sqlite3 reads them
 
 
 @pytest.mark.parametrize(

@@ -250,6 +250,10 @@ def said_plainly(path: Path) -> Iterator[None]:
                 f"{path} is not a collection. `vsepp index PHOTOS --into FILE` makes one."
             ) from error
         raise WorkFailed(f"{path}: {error}") from error
+    except UnicodeDecodeError as error:  # of its own schema
+        raise WorkFailed(
+            f"{path} is damaged: {error}. Index the photos anew into another file."
+        ) from error
 
 
 def is_empty(connection: sqlite3.Connection) -> bool:
