@@ -148,7 +148,8 @@ def _client(address: Address, seconds: float) -> MilvusClient:
 def _is_final(error: Exception) -> bool:
     """Asked again, it would be answered in the same way."""
     if isinstance(error, MilvusException):
-        return isinstance(error, ParamError) or error.is_input_error or error.code in FINAL
+        is_ours = getattr(error, "is_input_error", False)  # older clients do not say
+        return isinstance(error, ParamError) or is_ours or error.code in FINAL
     return False
 
 
