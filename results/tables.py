@@ -11,6 +11,14 @@ from flickr8k_tables import TABLES as FLICKR8K
 from flickr8k_tables import best_model, result, tests
 
 ROOT = Path(__file__).parents[1]
+KILLED = {
+    "index-folder": "kills of `vsepp index` of a folder",
+    "index-shards": "of shards",
+    "index-prune": "with `--prune`",
+    "index-ray": "on Ray",
+    "train": "kills of `vsepp train`",
+    "train-graphs": "while it writes a snapshot's graphs",
+}
 NETS = {"small": "a small net at 64 pixels", "box": "the model in the box"}
 COLUMNS = ("r1", "r5", "r10", "median_rank")
 HEAD = (
@@ -269,6 +277,33 @@ def cutoff_table() -> str:
     return "\n".join(lines)
 
 
+def everyday_table() -> str:
+    """Mean average precision of everyday queries, and what the cut-off makes of them."""
+    measured = latest("everyday")
+    lines = [
+        f"| {measured['photos']:,} photos | queries | mean average precision | precision | recall | F1 "
+        "| F1 of the best cut-off for each |\n|---|" + 6 * "---:|"
+    ]
+    for kind in ("frequent nouns", "nouns", "phrases"):
+        row = measured[kind]
+        figures = (row[name] for name in ("ap", "precision", "recall", "f1", "best_f1"))
+        cells = " | ".join(f"{figure:.2f}" for figure in figures)
+        lines.append(f"| {kind} | {row['queries']} | {cells} |")
+    return "\n".join(lines)
+
+
+def robustness_table() -> str:
+    """What was tried to lose photos, to change weights and to bring the service down."""
+    kills, hostile = latest("kills"), latest("hostile")
+    lines = ["| what | how many | found |\n|---|---:|---:|"]
+    for name, told in KILLED.items():
+        lines.append(f"| {told} | {kills[name]['kills']:,} | {len(kills[name]['findings'])} |")
+    for part, told in (("files", "mutated files"), ("requests", "mutated requests")):
+        done = hostile[part]
+        lines.append(f"| {told} | {done[part]:,} | {len(done['findings'])} |")
+    return "\n".join(lines)
+
+
 def shared_training_table() -> str:
     lines = [
         "| recipe | pairs of a batch | one process, ms a step | two processes | times as fast | "
@@ -362,6 +397,8 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/search.md": {
         "cut-off": cutoff_table,
+        "everyday": everyday_table,
+        "robustness": robustness_table,
     },
     "docs/results.md": FLICKR8K,
     "docs/scale.md": {
