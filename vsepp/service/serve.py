@@ -1,6 +1,5 @@
 """Serves a collection until Ctrl-C."""
 
-import os
 import secrets
 import socket
 import sys
@@ -21,6 +20,7 @@ from fastapi import FastAPI
 
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.search.collection import Collection
+from vsepp.search.contact_sheet import has_screen
 from vsepp.service.access import is_this_machine
 from vsepp.service.app import create_app
 from vsepp.service.limits import Limits
@@ -52,7 +52,7 @@ def serve(
         # A token of the user's own is not printed: what we print may be kept as a log.
         _say(f"{len(collection):,} photos of {collection.name} on {_link(address, generated)}")
         _say("Ctrl-C ends it.")
-        shown = show and _has_screen()
+        shown = show and has_screen()
         with _in_browser(_link(address, token or generated)) if shown else nullcontext():
             _run(create_app(collection, token=token or generated), door)
     _say("Ended.")
@@ -154,12 +154,6 @@ def _reachable(host: str) -> str:
             return str(asked.getsockname()[0])
         except OSError:
             return socket.gethostname()
-
-
-def _has_screen() -> bool:
-    """Without one, a browser inside the terminal would be started."""
-    named = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
-    return named or sys.platform in ("darwin", "win32")
 
 
 def _say(text: str) -> None:
