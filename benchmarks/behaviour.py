@@ -17,12 +17,12 @@ from pathlib import Path
 import torch
 from records import write_record
 
-from vsepp.data.batches import Batch
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges
 from vsepp.equations.similarity import SIMILARITIES
 from vsepp.evaluation.behaviour import behaviour
+from vsepp.loading.batches import Batch
 from vsepp.training.loop import adam
 
 BATCH, WORDS, DIM, REPEATS = 128, 15, 1_024, 9

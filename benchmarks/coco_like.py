@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
+from vsepp.loading.batches import Pairs
 
 IMAGES, FEATURES, WORDS = 82_783, 4_096, 10_000
 # Percent of the captions that have 7, 8, ... words; a thin tail of up to 50 takes the rest.

@@ -23,8 +23,8 @@ from torchvision import transforms
 
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.crops import CropFrom, draws
-from vsepp.data.decoded import DecodedPictures
 from vsepp.data.pictures import View
+from vsepp.loading.decoded import DecodedPictures
 
 PHOTOS, ROUNDS, MEMORY = 400, 7, 2**30
 

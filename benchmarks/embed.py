@@ -24,8 +24,8 @@ from rendered_photos import write_photos
 from timing import seconds, summary
 
 import vsepp
-from vsepp.data.batches import padded
 from vsepp.encoders.joint import JointEmbedding
+from vsepp.loading.batches import padded
 from vsepp.search.embedder import IN_THE_BOX
 
 PHOTOS, CAPTIONS, ROUNDS, BATCH = 400, 2_000, 5, 32

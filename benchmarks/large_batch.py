@@ -16,11 +16,11 @@ from records import write_record
 from timing import DEVICE, repeated, summary
 from torch import Tensor
 
-from vsepp.data.batches import Batch
 from vsepp.devices import prepare
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges
+from vsepp.loading.batches import Batch
 from vsepp.training.chunks import backward_in_chunks
 from vsepp.training.gradients import backward
 

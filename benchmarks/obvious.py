@@ -10,10 +10,10 @@ from timing import DEVICE
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from vsepp.data.batches import Batch, Pairs
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges
+from vsepp.loading.batches import Batch, Pairs
 
 Item = tuple[Tensor, list[int], int]
 TotalLoss = Callable[[JointEmbedding, Batch], Tensor]  # the sum over all pairs

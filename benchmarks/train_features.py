@@ -25,9 +25,9 @@ from obvious import CaptionDataset, hardest_negatives, hardest_negatives_by_a_pe
 from records import write_record
 from timing import DEVICE, seconds, summary, wait
 
-from vsepp.data.batches import Pairs
 from vsepp.devices import Precision, prepare
 from vsepp.equations.losses import max_of_hinges
+from vsepp.loading.batches import Pairs
 from vsepp.training import fast, loop
 from vsepp.training.loop import Epoch, Phase, Step
 

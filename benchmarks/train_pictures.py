@@ -28,12 +28,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImage
 from vsepp.devices import prepare
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges
+from vsepp.loading.batches import Pairs
 from vsepp.training import fast, loop
 from vsepp.training.loop import Phase, Step
 

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vsepp.data.batches import Pairs
 from vsepp.data.collections import open_data
 from vsepp.devices import best_device, prepare
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.evaluation.retrieval import embed
 from vsepp.experiments.provenance import circumstances
+from vsepp.loading.batches import Pairs
+from vsepp.snapshots.snapshot import Snapshot
 
 SIZES, NUM_PAIRS = (2, 4, 8, 16, 32, 64, 128, 256, 512), 8_192
 OF_THE_HARDEST = 0.1

@@ -13,24 +13,21 @@ __version__ = "0.2.0"
 # Newer versions of onnxruntime give the machine a number, keep a diary at home and send it to their maker.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-# Newer versions of onnxruntime give the machine a number, keep a diary at home and send it to their maker.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-
 _HOMES = {
     "Architecture": "vsepp.encoders.architecture",
-    "Batch": "vsepp.data.batches",
+    "Batch": "vsepp.loading.batches",
     "CaptionedImage": "vsepp.data.captioned",
     "Collection": "vsepp.search.collection",
     "Embedder": "vsepp.search.embedder",
     "Epoch": "vsepp.training.loop",
     "Hit": "vsepp.search.index",
     "JointEmbedding": "vsepp.encoders.joint",
-    "Pairs": "vsepp.data.batches",
+    "Pairs": "vsepp.loading.batches",
     "Phase": "vsepp.training.loop",
     "Recall": "vsepp.equations.ranking",
     "Recipe": "vsepp.experiments.recipe",
     "Retrieval": "vsepp.evaluation.retrieval",
-    "Snapshot": "vsepp.encoders.snapshot",
+    "Snapshot": "vsepp.snapshots.snapshot",
     "Vocabulary": "vsepp.data.tokens",
     "evaluate": "vsepp.evaluation.retrieval",
     "inner_product": "vsepp.equations.similarity",
@@ -47,22 +44,22 @@ _HOMES = {
 __all__ = list(_HOMES)
 
 if TYPE_CHECKING:
-    from vsepp.data.batches import Batch, Pairs
     from vsepp.data.captioned import CaptionedImage
     from vsepp.data.collections import open_data
     from vsepp.data.tokens import Vocabulary
     from vsepp.encoders.architecture import Architecture
     from vsepp.encoders.joint import JointEmbedding
-    from vsepp.encoders.snapshot import Snapshot
     from vsepp.equations.losses import max_of_hinges, sum_of_hinges
     from vsepp.equations.ranking import Recall, ranks
     from vsepp.equations.similarity import inner_product, order_similarity
     from vsepp.evaluation.retrieval import Retrieval, evaluate
     from vsepp.experiments.recipe import Recipe
     from vsepp.experiments.reproduce import reproduce
+    from vsepp.loading.batches import Batch, Pairs
     from vsepp.search.collection import Collection
     from vsepp.search.embedder import Embedder, load
     from vsepp.search.index import Hit
+    from vsepp.snapshots.snapshot import Snapshot
     from vsepp.training.loop import Epoch, Phase, train
 
 

@@ -3,13 +3,13 @@ import pytest
 import torch
 
 from tests.layouts import some_items, write_features
-from vsepp.data.batches import Pairs
 from vsepp.data.check import checked
 from vsepp.data.collections import open_data
 from vsepp.data.features import features_of
 from vsepp.data.tokens import Vocabulary
 from vsepp.data.troubles import Troubles
 from vsepp.errors import WrongRequest
+from vsepp.loading.batches import Pairs
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 import pytest
 import torch
 
-from vsepp.data.batches import Batch
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.caption import CaptionEncoder
 from vsepp.encoders.image import normalized
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
+from vsepp.loading.batches import Batch
 
 PLAN = {"num_words": 20, "size": 32, "resize": 32, "dim": 16, "word_dim": 8}
 

@@ -13,7 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.encoders.release import (
+from tests.memory import peak_extra_megabytes
+from tests.snapshots.release import (
     Opcodes,
     content,
     linear_weights,
@@ -21,11 +22,10 @@ from tests.encoders.release import (
     python2_vocabulary,
     text_weights,
 )
-from tests.memory import peak_extra_megabytes
 from vsepp.encoders.plain_pickle import Refused
-from vsepp.encoders.released_checkpoint import read_checkpoint
-from vsepp.encoders.released_vocabulary import read_vocabulary
 from vsepp.errors import WrongRequest
+from vsepp.snapshots.released_checkpoint import read_checkpoint
+from vsepp.snapshots.released_vocabulary import read_vocabulary
 
 
 def call(module, name, *texts):
@@ -185,8 +185,8 @@ def test_small_files_cannot_fill_the_memory(tmp_path):
         (tmp_path / name).write_bytes(bomb)
     prepare = """
         from pathlib import Path
-        from vsepp.encoders.released_checkpoint import read_checkpoint
-        from vsepp.encoders.released_vocabulary import read_vocabulary
+        from vsepp.snapshots.released_checkpoint import read_checkpoint
+        from vsepp.snapshots.released_vocabulary import read_vocabulary
         from vsepp.errors import WrongRequest
     """
     measure = f"""

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.memory import peak_extra_megabytes
-from vsepp.data.batches import Pairs
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.equations.ranking import Recall, ranks
 from vsepp.equations.similarity import SIMILARITIES, inner_product
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import Retrieval, both_ranks, evaluate
+from vsepp.loading.batches import Pairs
+from vsepp.snapshots.snapshot import Snapshot
 
 
 @st.composite

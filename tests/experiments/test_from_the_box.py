@@ -6,12 +6,12 @@ import pytest
 import torch
 
 import vsepp
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.experiments.measure import measure_on
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
 from vsepp.search.embedder import IN_THE_BOX
+from vsepp.snapshots.snapshot import Snapshot
 
 
 @pytest.mark.slow

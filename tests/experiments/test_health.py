@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vsepp.data.collections import open_data
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.equations.losses import LOSSES, sum_of_hinges
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.collapse import concentration, has_collapsed, rsum_by_chance
 from vsepp.experiments.health import HealthCheck
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
+from vsepp.snapshots.snapshot import Snapshot
 from vsepp.training.loop import Epoch
 
 SMALL = ("batch_size=64", "model.dim=32", "model.word_dim=16", "loss.margin=0.2")

@@ -3,12 +3,12 @@ import json
 import pytest
 import torch
 
-from vsepp.data.batches import Pairs
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.behaviour import behaviour
 from vsepp.evaluation.retrieval import embed
 from vsepp.experiments.journal import METRICS, Journal, read_metrics
+from vsepp.loading.batches import Pairs
+from vsepp.snapshots.snapshot import Snapshot
 
 pytestmark = pytest.mark.slow
 

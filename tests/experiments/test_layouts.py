@@ -16,7 +16,6 @@ from tests.layouts import (
     write_shards,
 )
 from vsepp.encoders.architecture import read_config
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.experiments.measure import measure
 from vsepp.experiments.opening import open_checked
@@ -27,6 +26,7 @@ from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run
 from vsepp.experiments.setup import set_up
 from vsepp.search.embedder import Embedder
+from vsepp.snapshots.snapshot import Snapshot
 
 pytestmark = pytest.mark.slow
 

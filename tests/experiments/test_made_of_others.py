@@ -7,10 +7,10 @@ import torch
 
 from tests import commands
 from tests.conftest import TINY
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.experiments.measure import measure_on
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
+from vsepp.snapshots.snapshot import Snapshot
 
 pytestmark = pytest.mark.slow
 DATA = ("--data", "shapes:160")

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from tests.layouts import some_items, write_coco, write_features, write_karpathy
-from vsepp.data.batches import Batch
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.experiments.catalogue import paper_rows
 from vsepp.experiments.opening import open_checked
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run
+from vsepp.loading.batches import Batch
+from vsepp.snapshots.snapshot import Snapshot
 
 pytestmark = pytest.mark.slow
 

@@ -7,14 +7,14 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.conftest import TINY
-from vsepp.data.batches import Pairs
 from vsepp.data.pictures import View
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import evaluate
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
 from vsepp.experiments.setup import set_up
+from vsepp.loading.batches import Pairs
+from vsepp.snapshots.snapshot import Snapshot
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.experiments.test_resume import words
 from tests.memory import peak_extra_megabytes
-from vsepp.encoders.snapshot import Snapshot
+from vsepp.snapshots.snapshot import Snapshot
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +62,7 @@ def test_memory_stays_flat_over_an_epoch(tmp_path):
     """Pictures that do not fit into memory pass through it."""
     prepare = f"""
         from PIL import Image
-        from vsepp.data.batches import Pairs
+        from vsepp.loading.batches import Pairs
         from vsepp.data.captioned import CaptionedImage
         from vsepp.data.pictures import View
         from vsepp.data.tokens import Vocabulary

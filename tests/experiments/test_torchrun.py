@@ -14,11 +14,11 @@ from safetensors.torch import load_file
 
 from vsepp.data.collections import open_data
 from vsepp.devices import Processes
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.experiments.agreement import check_that_work_can_be_shared
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
+from vsepp.snapshots.snapshot import Snapshot
 
 # Batch norms that learn, random crops, negatives over the whole batch, and a last batch of 11.
 CHANGES = (

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from vsepp.data.resampling import resampled
 from vsepp.kernels.crops import cut
+from vsepp.loading.resampling import resampled
 
 SIZES = np.array([(60, 40), (40, 60), (90, 41)])
 BOXES = [

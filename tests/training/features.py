@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
+from vsepp.loading.batches import Pairs
 
 NUM_FEATURES = 24
 

@@ -9,7 +9,6 @@ from torch import nn
 
 from tests.processes import groups_of
 from tests.training.features import pairs_with_features, small_model
-from vsepp.data.batches import Batch, Pairs
 from vsepp.data.collections import open_data
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
@@ -19,6 +18,7 @@ from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import LOSSES, max_of_hinges, sum_of_hinges
 from vsepp.evaluation.retrieval import embed, evaluate
 from vsepp.experiments.setup import with_features
+from vsepp.loading.batches import Batch, Pairs
 from vsepp.training import sums
 from vsepp.training.chunks import backward_in_chunks
 from vsepp.training.gradients import backward

@@ -4,10 +4,10 @@ from torch import nn
 
 from tests.memory import peak_extra_megabytes
 from tests.training.features import pairs_with_features, small_model
-from vsepp.data.batches import Batch
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges, sum_of_hinges
+from vsepp.loading.batches import Batch
 from vsepp.training.chunks import _RandomState, backward_in_chunks
 from vsepp.training.gradients import backward
 from vsepp.training.loop import Phase, train
@@ -121,7 +121,7 @@ def test_memory_does_not_grow_with_what_a_net_remembers():
         follow: peak_extra_megabytes(
             """
             import torch
-            from vsepp.data.batches import Batch
+            from vsepp.loading.batches import Batch
             from vsepp.encoders.architecture import Architecture
             from vsepp.encoders.joint import JointEmbedding
             from vsepp.equations.losses import max_of_hinges

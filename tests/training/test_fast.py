@@ -5,11 +5,11 @@ import torch
 
 from tests.memory import peak_extra_megabytes
 from tests.training.features import pairs_with_features, small_model
-from vsepp.data.batches import Pairs
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import k_hardest_hinges, max_of_hinges, sum_of_hinges
+from vsepp.loading.batches import Pairs
 from vsepp.training import fast, loop
 from vsepp.training.average import RunningAverage
 from vsepp.training.loop import Epoch, Phase, Step, adam

@@ -3,13 +3,13 @@ from functools import partial
 import pytest
 import torch
 
-from vsepp.data.batches import Pairs
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges, sum_of_hinges
 from vsepp.errors import WrongRequest
+from vsepp.loading.batches import Pairs
 from vsepp.training.loop import Epoch, Phase, Step, adam, set_rate, steps_and_epochs, train
 
 

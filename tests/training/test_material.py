@@ -6,11 +6,11 @@ import torch
 
 from tests.training.features import pairs_with_features
 from vsepp.data.ahead import AHEAD
-from vsepp.data.batches import Pairs
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.backbones import backbone
 from vsepp.encoders.image import ImageEncoder
+from vsepp.loading.batches import Pairs
 from vsepp.training.material import Crops
 
 CPU = torch.device("cpu")

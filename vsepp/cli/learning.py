@@ -172,7 +172,7 @@ def import_(
     into: Annotated[Path, typer.Option(help="Where the snapshot goes.")],
 ) -> None:
     """Make a snapshot of a model that the authors released, without running anything of it."""
-    from vsepp.encoders.released import read_release
+    from vsepp.snapshots.released import read_release
 
     snapshot = read_release(checkpoint, vocabulary)
     snapshot.save(into)

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from vsepp.data.batches import Batch
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.backbones import backbone
 from vsepp.encoders.caption import BagOfWords, CaptionEncoder
 from vsepp.encoders.image import ImageEncoder
 from vsepp.equations.similarity import SIMILARITIES, inner_product
 from vsepp.errors import WrongRequest
+from vsepp.loading.batches import Batch
 
 Similarity = Callable[[Tensor, Tensor], Tensor]
 

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vsepp.data.batches import Pairs
 from vsepp.devices import ALONE, Processes, full_precision, pictures_at_once
 from vsepp.encoders.joint import JointEmbedding, Similarity
 from vsepp.equations.ranking import Recall
 from vsepp.equations.similarity import inner_product
 from vsepp.errors import WrongRequest
+from vsepp.loading.batches import Pairs
 
 # Number and size of the folds, taken from the front of the split, in its order; None: all images.
 PROTOCOLS: dict[str, tuple[int, int | None]] = {

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from vsepp.data.captioned import CaptionedImages
-from vsepp.encoders.average import averaged
-from vsepp.encoders.snapshot import Snapshot, check_that_none_is_in
 from vsepp.evaluation.retrieval import Retrieval
 from vsepp.experiments.measure import measure_on
+from vsepp.snapshots.average import averaged
+from vsepp.snapshots.snapshot import Snapshot, check_that_none_is_in
 
 
 def average(

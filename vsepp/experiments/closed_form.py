@@ -7,7 +7,6 @@ import torch
 
 from vsepp.data.captioned import CaptionedImages
 from vsepp.devices import prepare
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import evaluate
 from vsepp.experiments.fingerprint import fingerprint
@@ -16,6 +15,7 @@ from vsepp.experiments.keeper import Run, has_something_to_resume
 from vsepp.experiments.provenance import notes_of
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.setup import Setup, set_up
+from vsepp.snapshots.snapshot import Snapshot
 from vsepp.training.correlation import fit_by_correlation
 from vsepp.training.loop import Epoch
 

@@ -10,19 +10,19 @@ import numpy as np
 import torch
 
 from vsepp.data.ahead import made_ahead
-from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.collections import open_data
 from vsepp.data.pictures import open_picture
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.equations.ranking import ranks
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.figures import Retrieved, draw_retrieved
 from vsepp.evaluation.retrieval import Retrieval, embed
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
+from vsepp.loading.batches import Pairs
 from vsepp.search.collection import Collection
 from vsepp.search.embedder import load
+from vsepp.snapshots.snapshot import Snapshot
 
 WORLD = "shapes:4800"
 MODELS = {

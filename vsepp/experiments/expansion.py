@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from vsepp.data.word_vectors import dimension_of, first_words, read_word_vectors
-from vsepp.encoders.expand import Fit, expanded
-from vsepp.encoders.snapshot import Snapshot, check_that_none_is_in
+from vsepp.snapshots.expand import Fit, expanded
+from vsepp.snapshots.snapshot import Snapshot, check_that_none_is_in
 
 
 def expand(

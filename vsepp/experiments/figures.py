@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.pictures import open_picture
 from vsepp.devices import best_device, full_precision, prepare
 from vsepp.encoders.architecture import CONFIG, read_config
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.behaviour import pairs_of_different_images
 from vsepp.evaluation.cards import Card, Entry, Shown, draw_cards
@@ -27,6 +25,8 @@ from vsepp.evaluation.retrieval import embed, embed_captions, embed_images
 from vsepp.experiments.fitting import has_features
 from vsepp.experiments.journal import read_metrics
 from vsepp.experiments.opening import ALL_OF_IT, UseOfData, open_checked
+from vsepp.loading.batches import Pairs
+from vsepp.snapshots.snapshot import Snapshot
 
 BATCH = 128  # as in Fig. 3
 NUM_PAIRS, NUM_PICTURES = 9, 8  # examples of either kind

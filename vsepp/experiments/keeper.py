@@ -10,12 +10,12 @@ import torch
 
 from vsepp.devices import ALONE, Processes
 from vsepp.encoders.architecture import CONFIG
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import Retrieval
 from vsepp.experiments.fingerprint import differences
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.setup import Setup
+from vsepp.snapshots.snapshot import Snapshot
 from vsepp.training.average import RunningAverage
 from vsepp.training.loop import Epoch
 from vsepp.training.state import put_back, read_state, save_state

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImages
 from vsepp.devices import best_device, join, prepare
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.evaluation.retrieval import Retrieval, evaluate
 from vsepp.experiments.fitting import check_that_features_fit
 from vsepp.experiments.opening import ALL_OF_IT, UseOfData, open_checked
+from vsepp.loading.batches import Pairs
+from vsepp.snapshots.snapshot import Snapshot
 
 
 def measure(

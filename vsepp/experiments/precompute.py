@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.progress import Progress
 
 from vsepp.data.captioned import CaptionedImage, CaptionedImages, is_plain_name
-from vsepp.data.decoded import DecodedPictures
 from vsepp.data.features import ORIGIN
 from vsepp.data.pictures import View
 from vsepp.data.troubles import shortened
@@ -20,6 +19,7 @@ from vsepp.encoders.backbones import Backbone, backbone, fingerprint
 from vsepp.errors import WrongRequest
 from vsepp.experiments.fingerprint import content_of_items
 from vsepp.experiments.opening import UseKeys
+from vsepp.loading.decoded import DecodedPictures
 
 ON_DISK = {"val": "dev"}  # what the release calls the split
 

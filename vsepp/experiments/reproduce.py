@@ -12,7 +12,6 @@ from rich.console import Console
 from vsepp.data.captioned import CaptionedImages, is_plain_name
 from vsepp.devices import FirstStopped, join
 from vsepp.encoders.architecture import CONFIG, Architecture, read_config
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.evaluation.retrieval import folds
 from vsepp.experiments.comparison import Report, Reproduced
@@ -33,6 +32,7 @@ from vsepp.experiments.remarks import changed_keys, remarks
 from vsepp.experiments.run import run
 from vsepp.experiments.start import snapshot_to_start_from
 from vsepp.experiments.tables import table_of
+from vsepp.snapshots.snapshot import Snapshot
 
 NAMED = 3  # of the differences between two runs
 OF_ITS_OWN = re.compile(r"-[0-9a-f]{8}(?=$|-seed\d+$)")  # how such a folder's name ends

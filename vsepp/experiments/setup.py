@@ -5,15 +5,12 @@ from typing import Any
 
 import torch
 
-from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImage, CaptionedImages
-from vsepp.data.label_errors import with_wrong_captions
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
 from vsepp.devices import ALONE, Processes, free_memory, pictures_at_once
 from vsepp.encoders.architecture import FEATURES, Architecture, Design
 from vsepp.encoders.joint import JointEmbedding
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.experiments.agreement import check_that_all_agree
 from vsepp.experiments.first_words import begin_with
@@ -25,6 +22,9 @@ from vsepp.experiments.fitting import (
 )
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.start import snapshot_to_start_from
+from vsepp.loading.batches import Pairs
+from vsepp.loading.label_errors import with_wrong_captions
+from vsepp.snapshots.snapshot import Snapshot
 
 WORDS = "caption_encoder.words.weight"
 

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-from vsepp.data.batches import Pairs
 from vsepp.data.captioned import CaptionedImages
 from vsepp.devices import best_device, prepare
-from vsepp.encoders.shorten import shortened
-from vsepp.encoders.snapshot import Snapshot, check_that_none_is_in
 from vsepp.evaluation.retrieval import Retrieval, embed
 from vsepp.experiments.measure import measure_on
+from vsepp.loading.batches import Pairs
+from vsepp.snapshots.shorten import shortened
+from vsepp.snapshots.snapshot import Snapshot, check_that_none_is_in
 
 ENOUGH = 2_000  # images: directions of a thousand dimensions don't change with more
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vsepp.data.batches import Batch
 from vsepp.devices import ALONE, Processes
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import Loss
+from vsepp.loading.batches import Batch
 from vsepp.training.gradients import Reduction, pair_losses, reduced
 from vsepp.training.shared_scores import scores_of_all
 

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-from vsepp.data.batches import Pairs
 from vsepp.encoders.caption import BagOfWords
 from vsepp.encoders.image import ImageEncoder, normalized
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.correlation import canonical_maps
 from vsepp.errors import WrongRequest
+from vsepp.loading.batches import Pairs
 
 PAIRS_AT_ONCE = 2048
 

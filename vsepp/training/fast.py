@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vsepp.data.batches import Batches
-from vsepp.data.dropped_words import WordDropout
 from vsepp.devices import Lane, Precision, Replayed, products_in
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.kernels import power_of_two
+from vsepp.loading.batches import Batches
+from vsepp.loading.dropped_words import WordDropout
 from vsepp.training.average import RunningAverage
 from vsepp.training.fast_captions import Captions, captions_for
 from vsepp.training.gradients import Reduction

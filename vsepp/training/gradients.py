@@ -4,9 +4,9 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from vsepp.data.batches import Batch
 from vsepp.devices import ALONE, Processes
 from vsepp.equations.losses import Loss
+from vsepp.loading.batches import Batch
 from vsepp.training.shared_scores import scores_of_batch
 
 Reduction = Literal["sum", "mean"]

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from vsepp.data.batches import Batch, Batches
 from vsepp.devices import ALONE, Processes
 from vsepp.equations.losses import Loss
 from vsepp.errors import WrongRequest
+from vsepp.loading.batches import Batch, Batches
 from vsepp.training.average import RunningAverage
 from vsepp.training.chunks import backward_in_chunks
 from vsepp.training.gradients import Reduction, backward

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from vsepp.data.ahead import AHEAD, made_ahead
-from vsepp.data.batches import Batches
-from vsepp.data.gallery import Gallery
 from vsepp.devices import pictures_at_once
 from vsepp.encoders.image import ImageEncoder
+from vsepp.loading.batches import Batches
+from vsepp.loading.gallery import Gallery
 
 AT_ONCE_ON_GPU = 512  # crops that a frozen net looks at
 

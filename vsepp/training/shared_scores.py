@@ -9,10 +9,10 @@ from typing import TypeGuard, cast
 import torch
 from torch import Tensor, nn
 
-from vsepp.data.batches import Batch
 from vsepp.devices import Processes
 from vsepp.encoders.caption import CaptionEncoder
 from vsepp.encoders.joint import JointEmbedding, Similarity
+from vsepp.loading.batches import Batch
 from vsepp.training.fast_captions import StepByStep
 
 

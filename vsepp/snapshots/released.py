@@ -11,10 +11,10 @@ from torch import Tensor
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import FEATURES, Architecture
 from vsepp.encoders.joint import JointEmbedding
-from vsepp.encoders.released_checkpoint import EXPECTED, Checkpoint, read_checkpoint
-from vsepp.encoders.released_vocabulary import read_vocabulary
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
+from vsepp.snapshots.released_checkpoint import EXPECTED, Checkpoint, read_checkpoint
+from vsepp.snapshots.released_vocabulary import read_vocabulary
+from vsepp.snapshots.snapshot import Snapshot
 
 SIMILARITIES = {"cosine": "inner_product", "order": "order_similarity_rooted"}
 NETS = ("vgg", "resnet", "wide_resnet", "resnext")

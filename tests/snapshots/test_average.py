@@ -3,10 +3,10 @@ import torch
 
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import Architecture
-from vsepp.encoders.average import averaged
 from vsepp.encoders.joint import JointEmbedding
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
+from vsepp.snapshots.average import averaged
+from vsepp.snapshots.snapshot import Snapshot
 
 
 def snapshot(seed, captions="a red ball on a blue box", dim=24):

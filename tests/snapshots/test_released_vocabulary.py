@@ -4,10 +4,10 @@ import pickle
 import pytest
 
 from tests.conftest import SHARED
-from tests.encoders.release import SPECIALS, WORDS, python2_vocabulary
+from tests.snapshots.release import SPECIALS, WORDS, python2_vocabulary
 from vsepp.data.tokens import Vocabulary as OurVocabulary
-from vsepp.encoders.released_vocabulary import read_vocabulary
 from vsepp.errors import WrongRequest
+from vsepp.snapshots.released_vocabulary import read_vocabulary
 
 SIZES = {
     "f30k_precomp": 8481,

@@ -12,9 +12,9 @@ from torch import Tensor
 from vsepp.data.ahead import AHEAD, made_ahead, workers
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.crops import Boxes, Crop, CropFrom, random_boxes
-from vsepp.data.originals import Original
 from vsepp.data.pictures import Pixels, View, channels_first, random_crops
 from vsepp.data.resources import Budget, picture_budget
+from vsepp.loading.originals import Original
 
 PIECE = 8  # pictures that a thread decodes and crops at a time
 CHUNK = 2**26  # bytes of many pictures' pixels in one piece of memory, so that none is lost between

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from vsepp.data.ahead import AHEAD
-from vsepp.data.batches import Pairs, padded
 from vsepp.data.captioned import CaptionedImage
-from vsepp.data.decoded import DecodedPictures
 from vsepp.data.pictures import View
 from vsepp.data.resources import Budget
 from vsepp.data.tokens import Vocabulary
+from vsepp.loading.batches import Pairs, padded
+from vsepp.loading.decoded import DecodedPictures
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_pictures_are_kept_only_while_they_fit(world):
 
 def test_training_and_validation_share_one_budget(world, monkeypatch):
     budget = Budget(15 * 64 * 64)
-    monkeypatch.setattr("vsepp.data.decoded.picture_budget", lambda: budget)
+    monkeypatch.setattr("vsepp.loading.decoded.picture_budget", lambda: budget)
     training, validation = (DecodedPictures(world.items, View(64, 64)) for _ in range(2))
     for index in range(3):
         training.fixed([index])

@@ -14,8 +14,8 @@ import vsepp
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
+from vsepp.snapshots.snapshot import Snapshot
 
 TEXTS = [
     "a red circle",

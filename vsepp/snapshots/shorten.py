@@ -12,8 +12,8 @@ from torch import Tensor
 
 from vsepp.encoders.caption import CaptionEncoder
 from vsepp.encoders.joint import JointEmbedding
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
+from vsepp.snapshots.snapshot import Snapshot
 
 
 def principal_directions(images: Tensor, captions: Tensor, dim: int) -> Tensor:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from vsepp.encoders.joint import JointEmbedding
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
+from vsepp.snapshots.snapshot import Snapshot
 
 
 def averaged(snapshots: Sequence[Snapshot]) -> Snapshot:

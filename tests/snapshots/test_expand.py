@@ -9,11 +9,11 @@ from vsepp.data.tokens import Vocabulary
 from vsepp.data.treebank import CUTTERS
 from vsepp.data.word_vectors import first_words
 from vsepp.encoders.architecture import Architecture
-from vsepp.encoders.expand import expanded, explained_variance, linear_map
 from vsepp.encoders.joint import JointEmbedding
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.search.embedder import Embedder
+from vsepp.snapshots.expand import expanded, explained_variance, linear_map
+from vsepp.snapshots.snapshot import Snapshot
 
 KNOWN = [first + second for first in string.ascii_lowercase[:10] for second in "xyz"]
 NEW = ["disc", "orb"]

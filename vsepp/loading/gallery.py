@@ -13,9 +13,9 @@ from torch import Tensor
 from vsepp import kernels
 from vsepp.data.ahead import made_ahead
 from vsepp.data.crops import Boxes, Crop, random_boxes
-from vsepp.data.decoded import DecodedPictures, Indices
 from vsepp.data.pictures import View
-from vsepp.data.resampling import resampled
+from vsepp.loading.decoded import DecodedPictures, Indices
+from vsepp.loading.resampling import resampled
 
 CORNERS = np.array([(0, 0), (1, 0), (0, 1), (1, 1)])  # left or right, top or bottom
 

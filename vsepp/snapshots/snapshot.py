@@ -13,9 +13,9 @@ from torch import Tensor
 
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import CONFIG, FORMAT, Architecture, read_config
-from vsepp.encoders.export import export_captions, export_images
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
+from vsepp.snapshots.export import export_captions, export_images
 
 WEIGHTS, WORDS, CARD = "model.safetensors", "tokenizer.json", "README.md"
 IN_CONFIG_ALONE = ("recipe", "fingerprint")  # notes that are too long for a card

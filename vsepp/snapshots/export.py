@@ -18,8 +18,8 @@ from torch import nn
 
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.caption import BagOfWords, CaptionEncoder
-from vsepp.encoders.caption_graph import caption_graph
 from vsepp.encoders.image import ImageEncoder
+from vsepp.snapshots.caption_graph import caption_graph
 
 OPSET = 18
 SMALL = 256  # bytes; what is smaller stays inside the graph

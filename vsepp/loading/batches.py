@@ -11,12 +11,12 @@ from torch import Tensor
 from vsepp.data.ahead import AHEAD, made_ahead
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.crops import RANDOM_CROPS, Crop, draws
-from vsepp.data.decoded import DecodedPictures
-from vsepp.data.dropped_words import WordDropout
 from vsepp.data.features import features_of
-from vsepp.data.gallery import Gallery
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
+from vsepp.loading.decoded import DecodedPictures
+from vsepp.loading.dropped_words import WordDropout
+from vsepp.loading.gallery import Gallery
 
 USUAL_LENGTH = 64  # words of a caption; a batch has room for so many of each
 Share = Callable[[int], slice]  # of a batch of some length: which of its rows

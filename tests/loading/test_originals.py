@@ -8,9 +8,9 @@ from torchvision.transforms import functional
 
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.crops import draws, random_boxes
-from vsepp.data.decoded import DecodedPictures
-from vsepp.data.originals import Original
 from vsepp.data.pictures import View, open_picture
+from vsepp.loading.decoded import DecodedPictures
+from vsepp.loading.originals import Original
 
 SIZE = 32
 VIEW = View(size=SIZE, resize=40, crop_from="original")

@@ -5,10 +5,10 @@ from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.image import normalized
 from vsepp.encoders.joint import JointEmbedding
-from vsepp.encoders.shorten import principal_directions, shortened
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
 from vsepp.search.embedder import Embedder
+from vsepp.snapshots.shorten import principal_directions, shortened
+from vsepp.snapshots.snapshot import Snapshot
 
 
 def snapshot(**design):

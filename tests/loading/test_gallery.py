@@ -7,10 +7,10 @@ from PIL import Image
 
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.crops import RANDOM_CROPS, draws
-from vsepp.data.decoded import DecodedPictures
-from vsepp.data.gallery import Gallery
 from vsepp.data.pictures import View
-from vsepp.data.resampling import resampled
+from vsepp.loading.decoded import DecodedPictures
+from vsepp.loading.gallery import Gallery
+from vsepp.loading.resampling import resampled
 
 SIZES = [(60, 40), (40, 60), (48, 48), (200, 41), (65, 40), (40, 63)]  # odd ones, too
 INDICES = np.array([3, 0, 1, 1, 2, 0, 4, 5])

@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 import vsepp
 from tests.models import SCENES
 from vsepp.encoders.caption import BagOfWords, CaptionEncoder
-from vsepp.encoders.export import SMALL, export_captions
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.search.embedder import IN_THE_BOX
+from vsepp.snapshots.export import SMALL, export_captions
+from vsepp.snapshots.snapshot import Snapshot
 
 NUM_WORDS, DIM, WORD_DIM = 60, 48, 20
 

@@ -12,7 +12,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import vsepp
-from tests.encoders.release import (
+from tests.layouts import some_items, write_features
+from tests.snapshots.release import (
     DIM,
     FEATURES,
     WORDS,
@@ -22,11 +23,10 @@ from tests.encoders.release import (
     python2_vocabulary,
     text_weights,
 )
-from tests.layouts import some_items, write_features
 from vsepp.cli import app
-from vsepp.encoders.released import read_release
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
+from vsepp.snapshots.released import read_release
+from vsepp.snapshots.snapshot import Snapshot
 
 CAPTIONS = ["A dog runs.", "a dog isn't a cat. It runs", ""]
 IDS = [[1, 4, 5, 6, 7, 2], [1, 4, 5, 9, 8, 4, 3, 7, 3, 6, 2], [1, 2]]

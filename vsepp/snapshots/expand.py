@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from vsepp.encoders.joint import JointEmbedding
-from vsepp.encoders.snapshot import Snapshot
 from vsepp.errors import WrongRequest
+from vsepp.snapshots.snapshot import Snapshot
 
 RIDGE = 0.01  # of the mean square of a coordinate: 0.0005 to 0.05 give the same recall
 FOLDS = 10
