@@ -9,22 +9,21 @@ from PIL import Image
 
 from tests.data.test_collections import jpeg, picture, shard
 from tests.data.test_karpathy import entry, write
-from vsepp.data.check import checked, picture_complaint
-from vsepp.data.collections import open_data
-from vsepp.data.troubles import Troubles
+from vsepp.data.captioned import Problems
+from vsepp.data.collections import checked, open_data, picture_complaint
 from vsepp.errors import WrongRequest
 
 GOOD = "image,caption,split\ngood.jpg,a good one,train\n"
 
 
 def look(path, on_error="stop"):
-    return checked(open_data(path, on_error), Troubles(on_error), thorough=on_error == "skip")
+    return checked(open_data(path, on_error), Problems(on_error), thorough=on_error == "skip")
 
 
 def check_that_it_stops_or_is_left_out(path, message, num_left_out=1):
     with pytest.raises(WrongRequest, match=message) as raised:
         look(path)
-    assert "data.on_error=skip" in str(raised.value)
+    assert 'on_error="skip"' in str(raised.value)
     data = look(path, "skip")
     assert [item.key for item in data.items] == ["good.jpg"]
     assert len(data.left_out) == num_left_out

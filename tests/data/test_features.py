@@ -3,11 +3,10 @@ import pytest
 import torch
 
 from tests.layouts import some_items, write_features
-from vsepp.data.check import checked
-from vsepp.data.collections import open_data
+from vsepp.data.captioned import Problems
+from vsepp.data.collections import checked, open_data
 from vsepp.data.features import features_of
 from vsepp.data.tokens import Vocabulary
-from vsepp.data.troubles import Troubles
 from vsepp.errors import WrongRequest
 from vsepp.loading.batches import Pairs
 
@@ -73,7 +72,7 @@ def test_names_give_pictures_any_number_of_captions(folder):
 def test_what_is_wrong_is_said(folder):
     def refused(message, on_error="stop"):
         with pytest.raises(WrongRequest, match=message):
-            checked(open_data(folder, on_error), Troubles(on_error))
+            checked(open_data(folder, on_error), Problems(on_error))
 
     rows = np.load(folder / "test_ims.npy")
     write_captions(folder, *"1234567")
@@ -100,8 +99,8 @@ def test_a_row_that_is_not_finite_is_named_and_can_be_left_out(folder):
     rows[5, 17] = np.nan
     np.save(folder / "train_ims.npy", rows)
     with pytest.raises(WrongRequest, match=r"train_ims\.npy, row 5: holds a number"):
-        checked(open_data(folder), Troubles())
-    data = checked(open_data(folder, "skip"), Troubles("skip"))
+        checked(open_data(folder), Problems())
+    data = checked(open_data(folder, "skip"), Problems("skip"))
     assert data.splits["train"] == (7, 35)
     assert len(data.left_out) == 1
 
@@ -112,7 +111,7 @@ def test_rows_that_should_repeat_and_do_not_are_named(tmp_path, items):
     rows[12, 0] += 1
     np.save(tmp_path / "train_ims.npy", rows)
     with pytest.raises(WrongRequest, match=r"train_ims\.npy, row 10: row 12 differs"):
-        checked(open_data(tmp_path), Troubles())
+        checked(open_data(tmp_path), Problems())
 
 
 def test_lines_that_cannot_be_used_keep_their_place(folder):

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from torchvision import transforms
 
-from vsepp.data.crops import draws
 from vsepp.data.pictures import (
     View,
     center_crop,
+    draws,
     open_picture,
     random_crops,
     shrink,

@@ -8,7 +8,7 @@ from vsepp.data.collections import open_data
 from vsepp.data.tokens import SPECIALS, Vocabulary
 from vsepp.data.treebank import CUTTERS
 from vsepp.errors import WrongRequest
-from vsepp.snapshots.released_vocabulary import read_vocabulary
+from vsepp.snapshots.released import read_vocabulary
 
 CAPTIONS = ["A dog runs.", "A dog sleeps!", "the cat"]
 

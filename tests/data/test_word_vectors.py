@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from vsepp.data.word_vectors import read_word_vectors
+from vsepp.data.tokens import read_word_vectors
 from vsepp.errors import WrongRequest
 
 WORDS = ["dog", "cat", "été", ".", "english"]

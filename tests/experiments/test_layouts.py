@@ -15,12 +15,12 @@ from tests.layouts import (
     write_karpathy,
     write_shards,
 )
+from vsepp.data.collections import open_checked
 from vsepp.encoders.architecture import read_config
 from vsepp.errors import WrongRequest
+from vsepp.experiments.catalogue import describe
 from vsepp.experiments.measure import measure
-from vsepp.experiments.opening import open_checked
 from vsepp.experiments.precompute import NetKeys, precompute
-from vsepp.experiments.readiness import describe
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run

@@ -11,12 +11,11 @@ import torch
 import vsepp
 from tests.layouts import some_items, write_coco, write_features, write_folder
 from vsepp.cli import app
+from vsepp.data.collections import DataOptions, open_checked
 from vsepp.experiments import provenance
-from vsepp.experiments.fingerprint import weights_of
 from vsepp.experiments.health import HealthCheck, Stopped
 from vsepp.experiments.measure import measure
-from vsepp.experiments.opening import UseOfData, open_checked
-from vsepp.experiments.provenance import circumstances
+from vsepp.experiments.provenance import circumstances, weights_of
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run
@@ -191,5 +190,5 @@ def test_a_tree_that_was_changed_is_noticed(tmp_path, monkeypatch):
 def test_a_model_is_measured_with_as_many_captions_as_one_asks_for(snapshot_folder, tmp_path):
     folder = write_folder(tmp_path / "data", some_items(16))
     all_of_them, _ = measure(snapshot_folder, str(folder))
-    two, _ = measure(snapshot_folder, str(folder), keys=UseOfData(captions=2))
+    two, _ = measure(snapshot_folder, str(folder), keys=DataOptions(captions=2))
     assert (all_of_them.num_captions, two.num_captions) == (40, 16)

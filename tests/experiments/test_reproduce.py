@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.layouts import some_items, write_coco, write_features, write_karpathy
+from vsepp.data.collections import open_checked
 from vsepp.errors import WrongRequest
 from vsepp.experiments.catalogue import paper_rows
-from vsepp.experiments.opening import open_checked
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run

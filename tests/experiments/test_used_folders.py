@@ -129,7 +129,7 @@ def test_another_start_is_another_model(data, tmp_path, monkeypatch):
 
 
 def opened(where):
-    from vsepp.experiments.opening import open_checked
+    from vsepp.data.collections import open_checked
 
     return open_checked(where)
 

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from vsepp.data.captioned import CaptionedImage, CaptionedImages, split_named
-from vsepp.data.troubles import Troubles
+from vsepp.data.captioned import CaptionedImage, CaptionedImages, Problems, split_named
 from vsepp.errors import WrongRequest
 
 ORIGIN = "features.json"
@@ -56,15 +55,15 @@ def recognises(path: Path) -> bool:
     return path.is_dir() and any(path.glob("*_ims.npy"))
 
 
-def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
+def open_collection(path: Path, problems: Problems) -> CaptionedImages:
     files = sorted(path.glob("*_ims.npy"))
     items: dict[str, CaptionedImage] = {}
     widths: dict[int, Path] = {}
     for file in files:
-        for item in _items(file, widths, troubles):
+        for item in _items(file, widths, problems):
             if item.key in items:
                 before = items[item.key].path
-                troubles.report(item.path, f"the key {item.key} was in {before} before.")
+                problems.report(item.path, f"the key {item.key} was in {before} before.")
             else:
                 items[item.key] = item
     if not items:
@@ -72,7 +71,7 @@ def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
     return CaptionedImages(
         f"{path} (features of {next(iter(widths)):,} numbers)",
         list(items.values()),
-        troubles.left_out,
+        problems.left_out,
         _origin(path),
         _within(path, items.values()),
     )
@@ -129,7 +128,7 @@ def unusable_rows(table: FeatureTable) -> Iterator[tuple[int, str]]:
                 yield first + place, f"row {first + place} differs, and should repeat it."
 
 
-def _items(file: Path, widths: dict[int, Path], troubles: Troubles) -> Iterator[CaptionedImage]:
+def _items(file: Path, widths: dict[int, Path], problems: Problems) -> Iterator[CaptionedImage]:
     # differs from the release: dev has all its pictures, there the first 5,000 captions
     stem = file.name.removesuffix("_ims.npy")
     rows = _array(file)
@@ -138,7 +137,7 @@ def _items(file: Path, widths: dict[int, Path], troubles: Troubles) -> Iterator[
         found = " and ".join(f"{width:,} in {file.name}" for width, file in widths.items())
         raise WrongRequest(f"{file.parent}: the features have different lengths: {found}.")
     texts = file.with_name(f"{stem}_caps.txt")
-    captions = list(_lines(texts, troubles))
+    captions = list(_lines(texts, problems))
     owners, keys, repeats = _owners(rows, len(captions), file, texts)
     table = FeatureTable(file, rows, repeats)
     said: dict[int, list[str]] = {}
@@ -150,7 +149,7 @@ def _items(file: Path, widths: dict[int, Path], troubles: Troubles) -> Iterator[
         if number in said:
             yield CaptionedImage(key, row, tuple(said[number]), split_named(stem))
         else:
-            troubles.report(
+            problems.report(
                 row, f"none of the lines of {texts.name} that belong to it can be used."
             )
 
@@ -174,7 +173,7 @@ def _array(file: Path) -> np.ndarray:
     return array
 
 
-def _lines(file: Path, troubles: Troubles) -> Iterator[str | None]:
+def _lines(file: Path, problems: Problems) -> Iterator[str | None]:
     """The captions; None keeps the place of a line that cannot be used."""
     if not file.is_file():
         raise WrongRequest(
@@ -186,11 +185,11 @@ def _lines(file: Path, troubles: Troubles) -> Iterator[str | None]:
         try:
             text = line.decode().strip()
         except UnicodeDecodeError as error:
-            troubles.report(where, f"is not UTF-8 ({error.reason}). Save the file as UTF-8.")
+            problems.report(where, f"is not UTF-8 ({error.reason}). Save the file as UTF-8.")
             text = ""
         else:
             if not text:
-                troubles.report(where, "is empty. Every line is a caption.")
+                problems.report(where, "is empty. Every line is a caption.")
         yield text or None
 
 

@@ -14,12 +14,18 @@ from io import BufferedReader, BytesIO, FileIO
 from math import inf
 from pathlib import Path
 from threading import Condition
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from vsepp.data.formats import HEAD, NAMES, format_of
-from vsepp.data.headers import exif_bytes_of_avif, scans_of_jpeg, tags_fit
+from vsepp.data.image_headers import (
+    HEAD,
+    NAMES,
+    exif_bytes_of_avif,
+    format_of,
+    scans_of_jpeg,
+    tags_fit,
+)
 
 MOST_BYTES = 400_000_000  # of a file
 MOST_MEMORY = (
@@ -81,6 +87,13 @@ def opened_file(path: Path | str) -> Iterator["LimitedFile"]:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError("not a regular file")
         yield file
+
+
+class PictureSource(Protocol):
+    """An image that is not a file of its own: a member of a tar shard, a rendered scene."""
+
+    def open(self, short_side: int) -> Image.Image:
+        """The image, at least `short_side` pixels high and wide where it has that many."""
 
 
 @dataclass(frozen=True)

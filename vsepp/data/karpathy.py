@@ -5,8 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vsepp.data.captioned import CaptionedImage, CaptionedImages, split_named
-from vsepp.data.troubles import Troubles, is_unicode, shortened
+from vsepp.data.captioned import (
+    CaptionedImage,
+    CaptionedImages,
+    Problems,
+    is_unicode,
+    quote,
+    split_named,
+)
 from vsepp.errors import WrongRequest
 
 # differs from the paper: Flickr30K's split has 29,000 pictures to train and 1,014 to validate on,
@@ -18,9 +24,9 @@ def recognises(path: Path) -> bool:
     return path.suffix == ".json" or (path.is_dir() and bool(_tables(path)))
 
 
-def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
+def open_collection(path: Path, problems: Problems) -> CaptionedImages:
     table = path if path.is_file() else _the_one_table(path)
-    entries = list(read_entries(table, troubles))
+    entries = list(read_entries(table, problems))
     if not entries:
         raise WrongRequest(f"{table} names no pictures that can be used.")
     folders = {place: _folder(table, place, entries) for place in {_place(e) for e in entries}}
@@ -29,18 +35,18 @@ def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
     for entry in entries:
         name, place = entry["filename"], _place(entry)
         if name not in present[place]:
-            troubles.report(table, f"names {shortened(name)}, which is not in {folders[place]}.")
+            problems.report(table, f"names {quote(name)}, which is not in {folders[place]}.")
         elif (place, name) in items:
-            troubles.report(table, f"names {name} twice. A picture has one entry and one split.")
+            problems.report(table, f"names {name} twice. A picture has one entry and one split.")
         else:
             captions = tuple(sentence["raw"].strip() for sentence in entry["sentences"])
             split = split_named(entry["split"])
             file = folders[place] / name
             items[place, name] = CaptionedImage(name, file, captions, split)
-    return CaptionedImages(f"{table} (Karpathy's JSON)", list(items.values()), troubles.left_out)
+    return CaptionedImages(f"{table} (Karpathy's JSON)", list(items.values()), problems.left_out)
 
 
-def read_entries(table: Path, troubles: Troubles) -> Iterator[dict[str, Any]]:
+def read_entries(table: Path, problems: Problems) -> Iterator[dict[str, Any]]:
     """The entries of a table, each with a file name, a split, and sentences that say something."""
     try:
         entries = json.loads(table.read_text(encoding="utf-8"))["images"]
@@ -53,12 +59,12 @@ def read_entries(table: Path, troubles: Troubles) -> Iterator[dict[str, Any]]:
     for number, entry in numbered:
         complaint = _complaint(entry)
         if complaint:
-            troubles.report(f"{table}, image {number}", complaint)
+            problems.report(f"{table}, image {number}", complaint)
             continue
         said = [sentence for sentence in entry["sentences"] if sentence["raw"].strip()]
         if len(said) < len(entry["sentences"]):
             name = entry["filename"]
-            troubles.report(f"{table}, image {number}", f"{name} has an empty caption.")
+            problems.report(f"{table}, image {number}", f"{name} has an empty caption.")
             entry["sentences"] = said
         if said:
             yield entry
@@ -72,7 +78,7 @@ def _complaint(entry: Any) -> str | None:
     if not all(isinstance(text, str) for text in texts) or not is_unicode("".join(texts)):
         return "filename, split and raw must be texts."
     if len(texts) == 2:
-        return f"{shortened(texts[0])} has no captions. Give it some, or delete its entry."
+        return f"{quote(texts[0])} has no captions. Give it some, or delete its entry."
     return None
 
 

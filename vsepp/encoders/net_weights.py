@@ -6,9 +6,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from vsepp.encoders.plain_pickle import reading
-from vsepp.encoders.torch_pickle import read_torch_file
 from vsepp.errors import WrongRequest
+from vsepp.pickles import read_torch_file, reading
 
 # How many batches a batch norm has seen. torch has counted them since 0.4.1, and nothing depends on it.
 COUNTER = "num_batches_tracked"

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from vsepp.data.ahead import made_ahead
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.collections import open_data
 from vsepp.data.pictures import open_picture
+from vsepp.data.resources import made_ahead
 from vsepp.equations.ranking import ranks
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.figures import Retrieved, draw_retrieved

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from vsepp.data.captioned import CaptionedImage
+from vsepp.data.collections import DEFAULTS, DataOptions, Track, no_progress, open_checked
 from vsepp.data.pictures import open_picture
 from vsepp.devices import best_device, full_precision, prepare
 from vsepp.encoders.architecture import CONFIG, read_config
@@ -24,7 +25,6 @@ from vsepp.evaluation.pages import cards_page, curves_page
 from vsepp.evaluation.retrieval import embed, embed_captions, embed_images
 from vsepp.experiments.fitting import has_features
 from vsepp.experiments.journal import read_metrics
-from vsepp.experiments.opening import ALL_OF_IT, UseOfData, open_checked
 from vsepp.loading.batches import Pairs
 from vsepp.snapshots.snapshot import Snapshot
 
@@ -75,11 +75,12 @@ def negatives(
     into: Path,
     split: str = "train",
     seed: int = 0,
-    keys: UseOfData = ALL_OF_IT,
+    options: DataOptions = DEFAULTS,
+    track: Track = no_progress,
 ) -> Figure:
     """Fig. 3: the hardest negatives of some pairs in a random batch, and their costs."""
     snapshot = _looking_at_pictures(folder)
-    items = _items_with_pictures(where, split, keys)
+    items = _items_with_pictures(where, split, options, track)
     batch = _random_pairs(items, seed)
     pairs = Pairs(batch, snapshot.vocabulary, snapshot.architecture.view, memory=0)
     margin = snapshot.notes.get("recipe", {}).get("loss", {}).get("margin", MARGIN)
@@ -105,13 +106,14 @@ def compare(
     into: Path,
     split: str = "test",
     seed: int = 0,
-    keys: UseOfData = ALL_OF_IT,
+    options: DataOptions = DEFAULTS,
+    track: Track = no_progress,
 ) -> Figure:
     """Fig. A.1: what models rank first for the same pictures, and where the truth is."""
     if len(folders) < 2:
         raise WrongRequest("Name two snapshots to compare.")
     snapshots = [_looking_at_pictures(folder) for folder in folders]
-    items = _items_with_pictures(where, split, keys)
+    items = _items_with_pictures(where, split, options, track)
     generator = np.random.default_rng(seed)
     chosen = generator.permutation(len(items))[:NUM_PICTURES].tolist()
     samples = [int(generator.integers(len(items[number].captions))) for number in chosen]
@@ -237,8 +239,10 @@ def _looking_at_pictures(folder: Path) -> Snapshot:
     return snapshot
 
 
-def _items_with_pictures(where: str, split: str, keys: UseOfData) -> list[CaptionedImage]:
-    data = open_checked(where, keys, [split])
+def _items_with_pictures(
+    where: str, split: str, options: DataOptions, track: Track
+) -> list[CaptionedImage]:
+    data = open_checked(where, options, [split], track)
     if has_features(data):
         raise WrongRequest(
             f"{data.name} holds no pictures, and this figure shows them. Name the collection that "

@@ -1,16 +1,37 @@
-"""Under which a result was made: version, commit, hardware, libraries, date."""
+"""Under which a result was made: version, commit, hardware, libraries, date.
 
+What decides which model a run ends with: by it alone, runs are resumed and finished ones reused.
+
+All keys of the recipe but those that are marked `NoEffect`, and what they lead to, by content: the
+pictures and captions, the net's weights, the snapshot to start from, word vectors. Paths are not part of it: a copy
+of a collection is the same collection, and a picture that was changed makes it another one."""
+
+import hashlib
+import json
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from vsepp import __version__
-from vsepp.data.captioned import CaptionedImages
+from vsepp.data.captioned import CaptionedImage, CaptionedImages
+from vsepp.data.features import features_of
+from vsepp.data.image_file import PictureSource
+from vsepp.data.resources import made_ahead
+from vsepp.data.webdataset import ShardMember
+from vsepp.encoders import backbones
+from vsepp.encoders.architecture import read_config
+from vsepp.experiments.fitting import learns_from_features_alone
+from vsepp.experiments.keys import decisive_keys
+from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.start import snapshot_to_start_from
 
 ROOT = Path(__file__).parents[2]
 CODE = ("vsepp", "results/*.py", "benchmarks/*.py")
@@ -69,3 +90,129 @@ def _processor() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return named[0] if named else platform.processor() or platform.machine()
+
+
+Fingerprint = dict[str, Any]  # by the recipe's dotted keys; hashes where a key leads to a file
+AT_ONCE = 64  # pictures that a thread reads before it reports
+ROWS_AT_ONCE = 4096  # of features
+DECISIVE = ("model.safetensors", "tokenizer.json")  # of a snapshot, beside its architecture
+
+
+def fingerprint(recipe: Recipe, data: CaptionedImages) -> Fingerprint:
+    found = {
+        **decisive_keys(recipe),
+        "data": content_of(recipe, data),
+        "model.weights": _weights(recipe, data),
+        "model.word_vectors": _word_vectors(recipe),
+        "start_from": _start(recipe),
+    }
+    # As it will be read again: tuples as lists.
+    plain: Fingerprint = json.loads(json.dumps(found, default=vars))
+    return plain
+
+
+def differences(before: Fingerprint, now: Fingerprint) -> list[str]:
+    """Each key in which two runs differ, with both values."""
+    return [
+        f"{key} (was {before.get(key)}, is {now.get(key)})"
+        for key in before | now
+        if before.get(key) != now.get(key)
+    ]
+
+
+def short_name(of_run: Fingerprint) -> str:
+    """Eight letters for a folder's name; seeds have the same."""
+    without_seed = {key: value for key, value in of_run.items() if key != "seed"}
+    return hashlib.sha256(json.dumps(without_seed, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def content_of(recipe: Recipe, data: CaptionedImages) -> str:
+    """Of what a model learns from and is chosen by: names, captions, splits, and every byte behind them."""
+    data = data.with_captions(recipe.data.captions)
+    items = [*data.training_items(recipe.data.train), *data.split(recipe.data.validate)]
+    made_by = {key: value for key, value in (data.origin or {}).items() if key != "data"}
+    return content_of_items(items, json.dumps(made_by, sort_keys=True))
+
+
+def content_of_items(items: Sequence[CaptionedImage], more: str = "") -> str:
+    digest = hashlib.sha256(more.encode())
+    for part in _pictures(items):
+        digest.update(part)
+    return digest.hexdigest()[:16]
+
+
+def weights_of(snapshot: Path) -> str:
+    """A short name for a snapshot's weights."""
+    return _of_file(snapshot / DECISIVE[0]).hex()[:16]
+
+
+def _pictures(items: Sequence[CaptionedImage]) -> Iterator[bytes]:
+    """A digest for each few of them; files are read in threads, as hashing keeps no lock."""
+    features = features_of(items)
+
+    def digest(chunk: Sequence[CaptionedImage]) -> bytes:
+        found = hashlib.sha256()
+        for item in chunk:
+            words = json.dumps([item.key, item.split, item.captions]).encode()
+            found.update(words + (b"" if features is not None else _of_picture(item.path)))
+        return found.digest()
+
+    yield from made_ahead(
+        (items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE)), digest
+    )
+    if features is not None:
+        yield f"{features.dtype} {features.shape}".encode()
+        for start in range(0, len(features), ROWS_AT_ONCE):
+            rows = np.ascontiguousarray(features[start : start + ROWS_AT_ONCE])
+            yield hashlib.sha256(rows.data).digest()
+
+
+def _of_picture(source: Path | PictureSource) -> bytes:
+    if isinstance(source, Path):
+        return _of_file(source)
+    if isinstance(source, ShardMember):
+        with source.shard.open("rb") as file:
+            file.seek(source.offset)
+            return hashlib.sha256(file.read(source.size)).digest()
+    return repr(source).encode()  # rendered: what describes it makes it
+
+
+def _of_file(file: Path) -> bytes:
+    known = file.stat()
+    return _of_file_then(file, known.st_size, known.st_mtime_ns)
+
+
+@cache  # the rows of a table share their pictures
+def _of_file_then(file: Path, size: int, changed: int) -> bytes:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").digest()
+
+
+def _weights(recipe: Recipe, data: CaptionedImages) -> str:
+    """Of the net that a fresh model begins with; random ones are decided by the seed."""
+    keys = recipe.model
+    if recipe.start_from or keys.weights == "none" or learns_from_features_alone(recipe, data):
+        return "none"
+    file = Path(keys.weights)
+    changed = file.stat().st_mtime_ns if file.is_file() else 0
+    return _of_net(keys.backbone, keys.weights, keys.size, changed)
+
+
+@cache  # the rows of a table share their nets
+def _of_net(name: str, weights: str, size: int, changed: int) -> str:
+    return backbones.fingerprint(backbones.backbone(name, weights, size))
+
+
+def _word_vectors(recipe: Recipe) -> str:
+    file = Path(recipe.model.word_vectors).expanduser()
+    # One that is missing is named by whoever reads it.
+    return _of_file(file).hex()[:16] if file.is_file() and not recipe.start_from else ""
+
+
+def _start(recipe: Recipe) -> str:
+    folder = snapshot_to_start_from(recipe.start_from)
+    if folder is None:
+        return recipe.start_from
+    plan = json.dumps(vars(read_config(folder)[0]), sort_keys=True).encode()
+    files = b"".join(_of_file(folder / name) for name in DECISIVE)
+    return hashlib.sha256(plan + files).hexdigest()[:16]

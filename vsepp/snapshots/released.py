@@ -1,19 +1,26 @@
 """The authors' released models, and their followers', as snapshots.
 
 vsepp import model_best.pth.tar --vocabulary coco_vocab.pkl --into models/coco
-"""
+
+
+The authors' checkpoints (model_best.pth.tar): two encoders' tensors, and the options they had.
+
+The authors' vocabularies (*_vocab.pkl) and their followers' (JSON), with the ids that they give."""
 
 import hashlib
+import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from torch import Tensor
 
-from vsepp.data.tokens import Vocabulary
+from vsepp.data.tokens import SPECIALS, Vocabulary
+from vsepp.data.treebank import cutter_of
 from vsepp.encoders.architecture import FEATURES, Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
-from vsepp.snapshots.released_checkpoint import EXPECTED, Checkpoint, read_checkpoint
-from vsepp.snapshots.released_vocabulary import read_vocabulary
+from vsepp.pickles import PlainUnpickler, read_torch_file, reading
 from vsepp.snapshots.snapshot import Snapshot
 
 SIMILARITIES = {"cosine": "inner_product", "order": "order_similarity_rooted"}
@@ -30,6 +37,21 @@ RENAMED = {
     "cnn.classifier.3.": "image_encoder.backbone.net.pre_logits.fc2.",
     "cnn.": "image_encoder.backbone.net.",
 }
+EXPECTED = "a checkpoint of the release, such as model_best.pth.tar"
+EXPECTED_VOCABULARY = (
+    "a vocabulary of the release, such as coco_vocab.pkl or coco_precomp_vocab.json"
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint of the release holds."""
+
+    image: dict[str, Tensor]
+    caption: dict[str, Tensor]
+    options: dict[str, Any]
+    epoch: float | None = None
+    best_rsum: float | None = None
 
 
 def read_release(checkpoint: Path, vocabulary: Path) -> Snapshot:
@@ -141,3 +163,54 @@ def _fill(model: JointEmbedding, found: dict[str, Tensor], file: Path) -> None:
             shapes = tuple(tensor.shape), tuple(wanted[name].shape)
             raise WrongRequest(f"{file}: {name} is {shapes[0]}, expected {shapes[1]}.")
     model.load_state_dict(found)
+
+
+def read_checkpoint(file: Path) -> Checkpoint:
+    """Tensors and options; a file that holds anything but plain data is refused."""
+    with reading(file, EXPECTED) as stream:
+        content = read_torch_file(stream)
+        if not isinstance(content, dict) or not {"model", "opt"} <= set(content):
+            has = f" It has {', '.join(map(str, content))}." if isinstance(content, dict) else ""
+            raise WrongRequest(f"{file} has no `model` and `opt`.{has} Expected {EXPECTED}.")
+        image, caption = (_tensors(part) for part in content["model"])
+        options = content["opt"]
+        options = options if isinstance(options, dict) else dict(vars(options))
+        score = [content.get(key) for key in ("epoch", "best_rsum")]
+        epoch, best_rsum = (n if isinstance(n, (int, float)) else None for n in score)
+        return Checkpoint(image, caption, options, epoch, best_rsum)
+
+
+def _tensors(state: dict[str, Any]) -> dict[str, Tensor]:
+    """By name, without the `module` that torch's DataParallel puts into it, in single precision."""
+    tensors = {}
+    for name, tensor in state.items():
+        parts = [part for part in name.split(".") if part != "module"]
+        tensors[".".join(parts)] = tensor.float() if tensor.is_floating_point() else tensor
+    return tensors
+
+
+def read_vocabulary(file: Path) -> Vocabulary:
+    """The words of a vocabulary file, cut from captions by the rules that it was made with."""
+    with reading(file, EXPECTED_VOCABULARY) as stream:
+        is_json = stream.peek(1).lstrip().startswith(b"{")  # type: ignore[attr-defined]
+        ids = json.load(stream)["word2idx"] if is_json else _pickled_ids(stream)
+        _check_ids(ids, file)
+        return Vocabulary.of_ids(ids, cutter_of(word for word in ids if word not in SPECIALS))
+
+
+def _pickled_ids(stream: BinaryIO) -> Any:
+    holder = type("Vocabulary", (), {})  # its module was __main__ or vocab, or some follower's
+    unpickler = PlainUnpickler(stream, lambda _, name: holder if name == "Vocabulary" else None)
+    return unpickler.load().word2idx
+
+
+def _check_ids(ids: Any, file: Path) -> None:
+    if not isinstance(ids, dict) or not all(isinstance(word, str) for word in ids):
+        raise WrongRequest(f"{file} has no table of words and ids. Expected {EXPECTED_VOCABULARY}.")
+    if sorted(ids.values()) != list(range(len(ids))):
+        raise WrongRequest(
+            f"{file}: the ids of its {len(ids):,} words are not 0 to {len(ids) - 1:,}."
+        )
+    missing = [special for special in SPECIALS if special not in ids]
+    if missing:
+        raise WrongRequest(f"{file} lacks {', '.join(missing)}. Expected {EXPECTED_VOCABULARY}.")

@@ -117,7 +117,7 @@ def _told(note: Any) -> str:
     )
 
 
-def check_that_none_is_in(folder: Path) -> None:
+def check_no_snapshot(folder: Path) -> None:
     if (folder / CONFIG).exists():
         raise WrongRequest(f"{folder} holds a snapshot already. Take another folder.")
 

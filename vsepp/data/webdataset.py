@@ -1,18 +1,30 @@
-"""Tar shards in WebDataset layout: KEY.jpg beside KEY.json or KEY.txt."""
+"""Tar shards in WebDataset layout: KEY.jpg beside KEY.json or KEY.txt.
+
+Opens tar archives that anybody may have made."""
 
 import json
 import re
 import tarfile
+from bz2 import BZ2File
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from gzip import GzipFile
+from lzma import LZMAFile
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 from PIL import Image
 
-from vsepp.data import tars
-from vsepp.data.captioned import CaptionedImage, CaptionedImages, split_by_hash, split_named
-from vsepp.data.formats import SUFFIXES
+from vsepp.data.captioned import (
+    CaptionedImage,
+    CaptionedImages,
+    Problems,
+    is_unicode,
+    split_by_hash,
+    split_named,
+)
 from vsepp.data.image_file import MOST_BYTES, ImageInMemory, opened_file, too_large
-from vsepp.data.troubles import Troubles, is_unicode
+from vsepp.data.image_headers import SUFFIXES
 from vsepp.errors import WrongRequest
 
 MOST_LABEL = 2**20  # bytes of the captions of a picture
@@ -51,16 +63,16 @@ def recognises(path: Path) -> bool:
 
 
 def _is_tar(path: Path) -> bool:
-    return path.name.lower().endswith(tars.SUFFIXES)
+    return path.name.lower().endswith(TAR_SUFFIXES)
 
 
-def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
+def open_collection(path: Path, problems: Problems) -> CaptionedImages:
     files = [path] if _is_tar(path) else sorted(filter(_is_tar, path.glob("*")))
     items: dict[str, CaptionedImage] = {}
     for file in files:
-        for item in _items(file, troubles):
+        for item in _items(file, problems):
             if item.key in items:
-                troubles.report(
+                problems.report(
                     item.path,
                     f"the key {item.key} was in {items[item.key].path} before. "
                     "A picture has a key of its own.",
@@ -70,11 +82,11 @@ def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
     if not items:
         raise WrongRequest(f"{path} holds no pictures with captions that can be used.")
     name = f"{path} (tar shards: {len(files)})"
-    return CaptionedImages(name, list(items.values()), troubles.left_out)
+    return CaptionedImages(name, list(items.values()), problems.left_out)
 
 
-def _items(shard: Path, troubles: Troubles) -> list[CaptionedImage]:
-    contents = _contents(shard, troubles)
+def _items(shard: Path, problems: Problems) -> list[CaptionedImage]:
+    contents = _contents(shard, problems)
     in_name = SPLIT_IN_NAME.search(shard.stem)
     items = []
     for key, picture in contents.pictures.items():
@@ -84,29 +96,29 @@ def _items(shard: Path, troubles: Troubles) -> list[CaptionedImage]:
             items.append(CaptionedImage(key, picture, tuple(captions), split))
         else:
             expected = '{"captions": ["..."], "split": "train"}'
-            troubles.report(
+            problems.report(
                 picture,
                 f"has no captions. Expected {key}.json with {expected}, or {key}.txt with a "
                 "caption a line.",
             )
     for key in contents.labels.keys() - contents.pictures.keys():
-        troubles.report(f"{shard}/{key}", "has captions and no picture. Expected one beside them.")
+        problems.report(f"{shard}/{key}", "has captions and no picture. Expected one beside them.")
     return items
 
 
-def _contents(shard: Path, troubles: Troubles) -> Contents:
+def _contents(shard: Path, problems: Problems) -> Contents:
     contents = Contents()
     try:
         with opened_file(shard) as file:
-            if tars.is_compressed(file.read(8)):
-                troubles.report(shard, _compressed(shard))
+            if is_compressed(file.read(8)):
+                problems.report(shard, _compressed(shard))
                 return contents
             file.seek(0)
-            with tars.open_tar(file) as tar:
+            with open_tar(file) as tar:
                 for member in tar:
-                    _put(member, tar, shard, contents, troubles)
+                    _put(member, tar, shard, contents, problems)
     except (tarfile.TarError, OSError, EOFError) as error:
-        troubles.report(shard, f"cannot be read to its end: {error}. Copy or make it again.")
+        problems.report(shard, f"cannot be read to its end: {error}. Copy or make it again.")
     return contents
 
 
@@ -122,7 +134,7 @@ def _put(
     tar: tarfile.TarFile,
     shard: Path,
     contents: Contents,
-    troubles: Troubles,
+    problems: Problems,
 ) -> None:
     key, _, extension = member.name.rpartition(".")
     if not member.isfile() or not key or member.name.rpartition("/")[2].startswith("._"):
@@ -130,11 +142,11 @@ def _put(
     if not (is_picture := f".{extension.lower()}" in SUFFIXES) and extension not in LABELS:
         return
     if complaint := _complaint(member, MOST_BYTES if is_picture else MOST_LABEL):
-        troubles.report(f"{shard}/{member.name}", complaint)
+        problems.report(f"{shard}/{member.name}", complaint)
     elif not is_picture:
-        _put_label(member, tar, shard, contents, troubles)
+        _put_label(member, tar, shard, contents, problems)
     elif key in contents.pictures:
-        troubles.report(f"{shard}/{member.name}", f"the key {key} is in this shard twice.")
+        problems.report(f"{shard}/{member.name}", f"the key {key} is in this shard twice.")
     else:
         place = ShardMember(shard, member.name, member.offset_data, member.size)
         contents.pictures[key] = place
@@ -143,7 +155,7 @@ def _put(
 def _complaint(member: tarfile.TarInfo, most: int) -> str | None:
     if member.size > most:
         return f"{too_large(member.size, most)}."
-    if tars.leads_out(member.name):
+    if leads_out(member.name):
         return "its name leads out of the shard. Expected a relative path without `..`."
     return "is a sparse file. Expected a plain one." if member.issparse() else None
 
@@ -153,7 +165,7 @@ def _put_label(
     tar: tarfile.TarFile,
     shard: Path,
     contents: Contents,
-    troubles: Troubles,
+    problems: Problems,
 ) -> None:
     key, _, extension = member.name.rpartition(".")
     content = tar.extractfile(member)
@@ -161,11 +173,11 @@ def _put_label(
     try:
         captions, split = _label(content.read().decode("utf-8-sig"), extension)
     except (ValueError, RecursionError) as error:  # not UTF-8, or not JSON
-        troubles.report(f"{shard}/{member.name}", f"cannot be read: {error}.")
+        problems.report(f"{shard}/{member.name}", f"cannot be read: {error}.")
         return
     said = [c.strip() for c in captions if isinstance(c, str) and is_unicode(c) and c.strip()]
     if len(said) < len(captions):
-        troubles.report(f"{shard}/{member.name}", "a caption is empty or no text.")
+        problems.report(f"{shard}/{member.name}", "a caption is empty or no text.")
     contents.labels[key] = said, split
 
 
@@ -181,3 +193,74 @@ def _label(text: str, extension: str) -> tuple[list[object], str | None]:
         captions if isinstance(captions, list) else [captions],
         split if isinstance(split, str) else None,
     )
+
+
+TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz")
+MOST_HEADER = (
+    2**20
+)  # bytes of a name or of other things about a member; tarfile reads them as a whole
+HEADERS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+AT_ONCE = 2**18  # bytes
+UNPACKERS: dict[bytes, Callable[[Any], Any]] = {
+    b"\x1f\x8b": lambda file: GzipFile(fileobj=file),
+    b"BZh": BZ2File,
+    b"\xfd7zXZ\0": LZMAFile,
+}
+
+
+class _Member(tarfile.TarInfo):
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        """What tarfile offers for others to override; it comes before anything of a member is read."""
+        if self.type in HEADERS and self.size > MOST_HEADER:
+            raise tarfile.ReadError(f"a header of {self.size / 1e6:,.0f} MB")
+        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return member
+
+
+def open_tar(file: IO[bytes]) -> tarfile.TarFile:
+    """One whose members can be read in any order; it must not be compressed."""
+    return tarfile.open(fileobj=file, mode="r:", tarinfo=_Member)
+
+
+def stream_tar(file: IO[bytes]) -> tarfile.TarFile:
+    """One that is read from beginning to end, compressed or not.
+
+    tarfile unpacks by itself, too: as much at once as some kilobytes may hold, which are gigabytes.
+    """
+    head = file.read(8)
+    stream = _Stream(head, file)
+    unpack = _unpacker(head)
+    plain: Any = unpack(stream) if unpack else stream
+    return tarfile.open(fileobj=plain, mode="r|", tarinfo=_Member, bufsize=AT_ONCE)
+
+
+class _Stream:
+    """A file whose first bytes have been read, and that may not go back."""
+
+    def __init__(self, head: bytes, file: IO[bytes]) -> None:
+        self._head = head
+        self._file = file
+
+    def read(self, size: int = -1) -> bytes:
+        head = self._head if size < 0 else self._head[:size]
+        self._head = self._head[len(head) :]
+        return head + self._file.read(size if size < 0 else size - len(head))
+
+
+def is_compressed(head: bytes) -> bool:
+    return _unpacker(head) is not None
+
+
+def _unpacker(head: bytes) -> Callable[[Any], Any] | None:
+    return next((unpack for magic, unpack in UNPACKERS.items() if head.startswith(magic)), None)
+
+
+def leads_out(name: str) -> bool:
+    path = PurePosixPath(name)
+    return path.is_absolute() or ".." in path.parts
