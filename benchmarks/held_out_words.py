@@ -71,7 +71,7 @@ def measure(snapshot: Snapshot, data: str, file: Path) -> dict[str, Any]:
     pairs = Pairs(test, vocabulary, snapshot.architecture.view, memory=0)
     images = embed_images(snapshot.model, pairs)
     captions = [
-        (owner, [word.lower() for word, _ in vocabulary.judged(text)])
+        (owner, [word.lower() for word, _ in vocabulary.words_with_known(text)])
         for owner, item in enumerate(test)
         for text in item.captions
     ]

@@ -227,7 +227,7 @@ def test_data_names_what_cannot_be_used_and_what_is_missing(photo_folder):
     table.write_text("\n".join([f"{rows[0]},split", *(f"{row},train" for row in rows[1:])]))
     said = vsepp("data", photo_folder).stdout
     assert "29 images" in said
-    assert f"Left out: 1.\n  {broken}: cannot be read as a picture" in said
+    assert f"Left out: 1.\n  {broken}: cannot be read as an image" in said
     assert "No test split" in said
     assert "Needs a split val (give some images the split val): default" in said
 
@@ -276,7 +276,7 @@ def test_what_is_left_out_of_a_training_is_counted(photo_folder, tmp_path):
     arguments = ["train", "scratch", "--data", photo_folder, "--into", tmp_path / "run", *SETS]
     arguments += ["--set", "phases.0.epochs=1"]
     stopped = vsepp(*arguments, code=2).stderr
-    assert f"{broken}: cannot be read as a picture" in stopped
+    assert f"{broken}: cannot be read as an image" in stopped
     skip = ["--set", "data.on_error=skip"]
     assert "Left out: 1.\n" in vsepp(*arguments, *skip).stderr
     assert json.loads((tmp_path / "run" / "config.json").read_text())["notes"]["left_out"] == 1

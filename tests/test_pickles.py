@@ -261,9 +261,9 @@ def test_foreign_files_are_said(read, tmp_path):
     for file in files:
         with pytest.raises(WrongRequest, match=rf"{file.name}.*Expected a "):
             read(file)
-    with pytest.raises(WrongRequest, match="There is no file"):
+    with pytest.raises(WrongRequest, match="does not exist"):
         read(tmp_path / "nowhere")
-    with pytest.raises(WrongRequest, match="There is no file"):
+    with pytest.raises(WrongRequest, match="does not exist"):
         read(tmp_path)
 
 

@@ -79,7 +79,7 @@ def test_what_is_wrong_is_said(folder):
     for on_error in ("stop", "skip"):  # whose captions they are nobody can know
         refused(r"test_ims\.npy has 4 rows and test_caps\.txt 7 lines.*test_ids\.txt", on_error)
     (folder / "test_ids.txt").write_text("a\nb\na\nb\na\nb\na\n")
-    refused(r"test_ids\.txt names 7 pictures, one after another, and test_ims\.npy has 4 rows")
+    refused(r"test_ids\.txt names 7 images in a row, and test_ims\.npy has 4 rows")
     (folder / "test_ids.txt").unlink()
     (folder / "test_caps.txt").unlink()
     refused(r"test_caps\.txt is missing")
@@ -87,7 +87,7 @@ def test_what_is_wrong_is_said(folder):
     np.save(folder / "test_ims.npy", rows[:, :100])
     refused("different lengths: 108 in dev_ims.npy and 100 in test_ims.npy")
     np.save(folder / "test_ims.npy", np.zeros((4, 36, 108), np.float32))
-    refused("holds regions, 36 a picture")
+    refused("contains 36 regions per image")
     np.save(folder / "test_ims.npy", rows.astype(int))
     refused("expected a row of numbers")
     (folder / "test_ims.npy").write_bytes(b"no array")
@@ -98,7 +98,7 @@ def test_a_row_that_is_not_finite_is_named_and_can_be_left_out(folder):
     rows = np.load(folder / "train_ims.npy")
     rows[5, 17] = np.nan
     np.save(folder / "train_ims.npy", rows)
-    with pytest.raises(WrongRequest, match=r"train_ims\.npy, row 5: holds a number"):
+    with pytest.raises(WrongRequest, match=r"train_ims\.npy, row 5: contains NaN or infinity"):
         checked(open_data(folder), Problems())
     data = checked(open_data(folder, "skip"), Problems("skip"))
     assert data.splits["train"] == (7, 35)
@@ -128,5 +128,5 @@ def test_lines_that_cannot_be_used_keep_their_place(folder):
 
 
 def test_a_feature_is_no_picture(folder):
-    with pytest.raises(WrongRequest, match=r"row 0 is a feature.*vsepp train features"):
+    with pytest.raises(WrongRequest, match=r"row 0 holds features.*vsepp train features"):
         open_data(folder).split("train")[0].path.open(64)

@@ -502,5 +502,5 @@ def test_what_is_no_regular_file_does_not_keep_anybody_waiting(tmp_path, kind):
         path = Path("/dev/zero")
     else:
         path.symlink_to("/dev/zero")
-    with pytest.raises(WorkFailed, match="cannot be read as a picture"):
+    with pytest.raises(WorkFailed, match="cannot be read as an image"):
         open_picture(path, 64)

@@ -105,9 +105,14 @@ def test_every_recipe_of_ours_loads_and_opens_with_its_command():
 
 
 def test_the_grid_is_every_model_with_every_crop():
-    models, crops = ("vse0", "vse0-norms", "vse++", "order0", "order++"), ("1c", "10c", "rc", "rc-ft")
+    models, crops = (
+        ("vse0", "vse0-norms", "vse++", "order0", "order++"),
+        ("1c", "10c", "rc", "rc-ft"),
+    )
     names = {f"f8k-{model}-{crop}" for model in models for crop in crops}
-    assert names | {"f8k-best", "f8k-best-rc"} == {n for n in shipped_tables() if n.startswith("f8k")}
+    assert names | {"f8k-best", "f8k-best-rc"} == {
+        n for n in shipped_tables() if n.startswith("f8k")
+    }
     one = Recipe.load("f8k-order++-rc-ft")
     assert (one.title, one.start_from) == ("Order++, RC, fine-tuned", "f8k-order++-rc")
     assert one.model.finetune and one.model.similarity == "order_similarity_rooted"

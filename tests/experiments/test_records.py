@@ -67,8 +67,8 @@ def test_a_row_on_other_data_says_so(features, tmp_path):
     text, written = report.text(), report.as_dict()
     for note in (
         "The paper's row is on Flickr30K; ",
-        "does not say that it is.",
-        "Learned from features of 108 numbers; the paper's vgg19.tv_in1k makes 4,096.",
+        "is that is unknown.",
+        "Trained on features of length 108; the paper's vgg19.tv_in1k has 4,096.",
         "Changed from 3.10: batch_size=16, model.dim=8",
         "Measured on 8 images; the paper's row on 1,000.",
     ):

@@ -107,7 +107,7 @@ def test_several_seeds_give_mean_and_spread(tmp_path):
 def test_what_cannot_be_reproduced_is_said(collections, tmp_path):
     coco, f30k = collections["coco"], collections["f30k"]
     for what, data, changes, message in (
-        ("1.5", coco, SHORT, r"1\.5 2WayNet .* quotes from others.*table:1"),
+        ("1.5", coco, SHORT, r"1\.5 2WayNet .* is quoted by the paper.*table:1"),
         ("1.99", coco, SHORT, "There is no recipe '1.99'"),
         ("table:5", coco, SHORT, "table:1 to table:4"),
         ("1.6", coco, SHORT[:-1], "protocol 1k needs 1,000 images.*--set protocol=full"),

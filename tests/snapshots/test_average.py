@@ -33,8 +33,8 @@ def test_every_weight_is_the_mean_and_the_others_stay_as_they_are():
     ("others", "message"),
     [
         ([], "at least two"),
-        ([snapshot(1, dim=16)], "one architecture: number 2"),
-        ([snapshot(1, "a red ball on a blue hat")], "the same words: number 2"),
+        ([snapshot(1, dim=16)], "one architecture: model 2"),
+        ([snapshot(1, "a red ball on a blue hat")], "one vocabulary: model 2"),
     ],
 )
 def test_what_has_no_mean_is_said(others, message):

@@ -85,9 +85,9 @@ def test_a_short_snapshot_is_saved_and_used_like_any(tmp_path):
     [
         ({}, 25, "keep 1 to 24, not 25"),
         ({}, 0, "keep 1 to 24"),
-        ({"similarity": "order_similarity", "absolute": True}, 5, "Only models of unit vectors"),
-        ({"normalize_images": False}, 5, "Only models of unit vectors"),
-        ({"caption_encoder": "bag"}, 5, "with a GRU for captions"),
+        ({"similarity": "order_similarity", "absolute": True}, 5, "Only models with unit vectors"),
+        ({"normalize_images": False}, 5, "Only models with unit vectors"),
+        ({"caption_encoder": "bag"}, 5, "and a GRU can be shortened"),
     ],
 )
 def test_what_cannot_be_shortened_is_said(design, dim, message):

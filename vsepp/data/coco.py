@@ -1,4 +1,4 @@
-"""The COCO 2014 tree, split by arrays of caption ids, or by Karpathy's JSON where they are missing.
+"""The COCO 2014 tree, split by arrays of caption ids, or by Karpathy's JSON if they are missing.
 
 images/train2014, images/val2014, annotations/captions_train2014.json, .._val2014.json and
 annotations/coco_train_ids.npy, coco_restval_ids.npy, coco_dev_ids.npy, coco_test_ids.npy.
@@ -18,9 +18,9 @@ from vsepp.errors import WrongRequest
 ANNOTATIONS = "annotations"
 YEARS = ("train2014", "val2014")
 SPLITS = ("train", "restval", "dev", "test")
-CAPTIONS_EACH = 5  # the field's custom: the first five of the five to seven that a picture has
+CAPTIONS_EACH = 5  # the usual protocol: the first five of the five to seven captions of an image
 HOW_TO_GET_SPLITS = (
-    "Karpathy's split says which pictures are trained on and which are held out. Put "
+    "Karpathy's split says which images are for training and which are held out. Put "
     "dataset_coco.json (caption_datasets.zip, cs.stanford.edu/people/karpathy/deepimagesent) into "
     "the folder, or the arrays coco_{train,restval,dev,test}_ids.npy (github.com/naver-ai/pcme, "
     f"datasets/annotations) into its {ANNOTATIONS}."
@@ -29,12 +29,12 @@ HOW_TO_GET_SPLITS = (
 
 class Caption(NamedTuple):
     text: str
-    year: str  # the folder of its picture, and the picture's name there
+    year: str  # folder of its image
     name: str
 
 
 class Chosen(NamedTuple):
-    """A caption that a split has, and where that is written."""
+    """A caption of a split, and the file and row that say so."""
 
     split: str
     source: Path
@@ -62,12 +62,12 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
     for where in chosen:
         caption = captions.get(where.number)
         if caption is None:
-            problems.report(where, f"there is no caption {where.number} in {path / ANNOTATIONS}.")
+            problems.report(where, f"{path / ANNOTATIONS} has no caption {where.number}.")
             continue
         _, year, name = caption
         if name not in present[year]:
             missing = path / "images" / year / name
-            problems.report(where, f"{missing}, the picture of caption {where.number}, is missing.")
+            problems.report(where, f"{missing}, the image of caption {where.number}, is missing.")
         elif splits.setdefault(name, where.split) != where.split:
             problems.report(where, f"{name} is in {where.split} and in {splits[name]}.")
         else:
@@ -77,7 +77,7 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
         for (year, name), found in texts.items()
     ]
     if not items:
-        raise WrongRequest(f"{path} has no pictures that can be used. {HOW_TO_GET_SPLITS}")
+        raise WrongRequest(f"{path} has no usable images. {HOW_TO_GET_SPLITS}")
     name = f"{path} (COCO 2014, split by {source})"
     return CaptionedImages(name, items, problems.left_out, collection="coco")
 
@@ -94,9 +94,7 @@ def _captions(root: Path, year: str, problems: Problems) -> Iterator[tuple[int, 
         raise WrongRequest(f"{table} is not COCO's JSON of captions ({error!r}).") from error
     for number, image, text in rows:
         if image not in names:
-            problems.report(
-                f"{table}, caption {number}", f"its picture {image} is not in the file."
-            )
+            problems.report(f"{table}, caption {number}", f"its image {image} is not in the file.")
         elif not text:
             problems.report(f"{table}, caption {number}", "is empty.")
         else:
@@ -104,7 +102,7 @@ def _captions(root: Path, year: str, problems: Problems) -> Iterator[tuple[int, 
 
 
 def _chosen(root: Path, problems: Problems) -> tuple[list[Chosen], str]:
-    """The captions of all splits in their order, and what says so."""
+    """The captions of all splits in order, and the source of the split."""
     arrays = [root / ANNOTATIONS / f"coco_{split}_ids.npy" for split in SPLITS]
     found = [file for file in arrays if file.is_file()]
     if found:
@@ -128,7 +126,7 @@ def _from_array(file: Path, problems: Problems) -> Iterator[Chosen]:
     seen: set[int] = set()
     for row, number in enumerate(ids.tolist()):
         if number in seen:
-            problems.report(f"{file}, row {row}", f"the id {number} is there twice.")
+            problems.report(f"{file}, row {row}", f"the id {number} is a duplicate.")
         else:
             seen.add(number)
             yield Chosen(split, file, row, number)

@@ -1,4 +1,4 @@
-"""A folder of pictures with captions.csv, captions.tsv or captions.jsonl."""
+"""A folder of images with captions.csv, captions.tsv or captions.jsonl."""
 
 import csv
 import json
@@ -21,9 +21,9 @@ from vsepp.errors import WrongRequest
 NAMES = ("captions.csv", "captions.tsv", "captions.jsonl")
 IMAGE = ("image", "image_path", "filename", "file_name", "file", "path", "filepath", "img")
 CAPTION = ("caption", "captions", "text", "sentence", "description", "title")
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how such a file begins: "Unicode text" of spreadsheets
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order mark: "Unicode text" of spreadsheets
 
-Cells = dict[str, Any]  # a row by its columns' names, in lower case
+Cells = dict[str, Any]  # a row by column name, in lower case
 
 
 def recognises(path: Path) -> bool:
@@ -49,20 +49,20 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
             problems.report(
                 where,
                 f"{image} is in split {quote(split)!r} here and in {splits[image]!r} before. "
-                "A picture belongs to one split.",
+                "An image belongs to one split.",
             )
             continue
         captions.setdefault(image, []).extend(found)
     if not captions:
         raise WrongRequest(
-            f"{table} has no rows that can be used{_first_of(problems)}. "
-            "Expected a line per caption: image,caption,split"
+            f"{table} has no usable rows{_first_of(problems)}. "
+            "Expected one line per caption: image,caption,split"
         )
     items = [
         CaptionedImage(image, files[image], tuple(found), splits[image])
         for image, found in captions.items()
     ]
-    return CaptionedImages(f"{table} (pictures with captions)", items, problems.left_out)
+    return CaptionedImages(f"{table} (images with captions)", items, problems.left_out)
 
 
 def _first_of(problems: Problems) -> str:
@@ -74,14 +74,14 @@ def _rows(table: Path, problems: Problems) -> Iterator[tuple[int, Cells]]:
         encoding = "utf-16" if file.read(2) in UTF_16 else "utf-8-sig"
     read = _json_lines if table.suffix == ".jsonl" else _table_lines
     try:
-        # What is not UTF-8 comes through as lone surrogates, and is named with its row.
+        # Invalid UTF-8 becomes lone surrogates, which are reported with their row.
         with table.open(encoding=encoding, errors="surrogateescape", newline="") as lines:
             yield from read(lines, table, problems)
     except UnicodeError as error:
-        raise WrongRequest(f"{table} begins as {encoding} and is not: {error}.") from error
+        raise WrongRequest(f"{table} starts like {encoding}, but is not: {error}.") from error
     except csv.Error as error:
         raise WrongRequest(
-            f"{table} cannot be read as a table: {error}. Is a quotation mark left open?"
+            f"{table} cannot be read as a table: {error}. Is a quotation mark unclosed?"
         ) from error
 
 
@@ -97,7 +97,7 @@ def _table_lines(
             f"{quote(', '.join(names))!r}. Name the columns in the first line."
         )
     for row in reader:
-        if None in row:  # where csv puts the cells beyond the last column
+        if None in row:  # csv's key for cells beyond the last column
             problems.report(
                 f"{table}, line {reader.line_num}",
                 "more cells than columns. A caption with a comma needs quotes.",
@@ -111,7 +111,7 @@ def _are_columns(names: Sequence[str]) -> bool:
 
 
 def _separator(first: str, table: Path) -> str:
-    """What stands between the columns of the first line; many write tabs or semicolons into a .csv."""
+    """The delimiter of the first line; many write tabs or semicolons into a .csv."""
     usual = "\t" if table.suffix == ".tsv" else ","
     for mark in (usual, ",", "\t", ";"):
         if _are_columns([name.strip(' "\r\n').lower() for name in first.split(mark)]):
@@ -141,12 +141,12 @@ def _json_lines(
 def _image(
     cells: Cells, table: Path, where: str, problems: Problems, files: dict[str, Path]
 ) -> str | None:
-    """The name of the row's picture, whose file is added to `files`; None where there is none."""
+    """The name of the row's image, whose file is added to `files`; None if there is none."""
     image = next((cells[name] for name in IMAGE if cells.get(name)), None)
     if not isinstance(image, str) or not image.strip():
         columns = quote(", ".join(cells))
         problems.report(
-            where, f"names no picture (columns: {columns}). Give it one in a column named image."
+            where, f"names no image (columns: {columns}). Expected a column named image."
         )
         return None
     image = image.strip()
@@ -167,7 +167,7 @@ def _captions(cells: Cells, image: str, where: str, problems: Problems) -> list[
     found = [text.strip() for text in texts if isinstance(text, str) and text.strip()]
     if not found:
         problems.report(
-            where, f"{image} has no caption. Give it one in a column named caption, or delete it."
+            where, f"{image} has no caption. Add one in a column named caption, or delete the row."
         )
     return found
 
@@ -186,6 +186,6 @@ def _existing(table: Path, image: str) -> Path | None:
         try:
             if place.is_file():
                 return place
-        except (OSError, ValueError):  # a name that no file can have
+        except (OSError, ValueError):  # not a valid file name
             return None
     return None

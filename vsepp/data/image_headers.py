@@ -1,10 +1,8 @@
-"""The image formats that are read, listed once: whatever names one asks here.
+"""Image formats, and what their headers ask of a decoder: a small file may ask for hours or gigabytes.
 
-A file's format is told by its first bytes, not by its name. Formats that are not in the list are never
-handed to Pillow: some of its decoders start programs (PostScript starts Ghostscript).
-
-
-What headers ask of a decoder, looked at before Pillow does: a small file may ask for hours or gigabytes."""
+The format is determined by the first bytes, not by the name. Formats that are not listed here are never passed to
+Pillow: some of its decoders start programs (PostScript starts Ghostscript).
+"""
 
 import re
 from collections.abc import Iterator

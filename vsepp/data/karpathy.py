@@ -1,4 +1,4 @@
-"""Karpathy's JSON with its pictures: dataset_flickr8k.json, dataset_flickr30k.json, dataset_coco.json."""
+"""Karpathy's JSON with its images: dataset_flickr8k.json, dataset_flickr30k.json, dataset_coco.json."""
 
 import json
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ from vsepp.data.captioned import (
 )
 from vsepp.errors import WrongRequest
 
-# differs from the paper: Flickr30K's split has 29,000 pictures to train and 1,014 to validate on,
+# differs from the paper: Flickr30K's split has 29,000 images to train and 1,014 to validate on,
 # where Sec. 3.1 counts 30,000 and 1,000.
-SOME = 20  # pictures that are looked for, to know a folder as theirs
+SAMPLE = 20  # images that are looked for in candidate folders
 
 
 def recognises(path: Path) -> bool:
@@ -28,7 +28,7 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
     table = path if path.is_file() else _the_one_table(path)
     entries = list(read_entries(table, problems))
     if not entries:
-        raise WrongRequest(f"{table} names no pictures that can be used.")
+        raise WrongRequest(f"{table} names no usable images.")
     folders = {place: _folder(table, place, entries) for place in {_place(e) for e in entries}}
     present = {place: {file.name for file in folder.iterdir()} for place, folder in folders.items()}
     items: dict[tuple[str, str], CaptionedImage] = {}
@@ -47,7 +47,7 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
 
 
 def read_entries(table: Path, problems: Problems) -> Iterator[dict[str, Any]]:
-    """The entries of a table, each with a file name, a split, and sentences that say something."""
+    """The entries of a table, each with a file name, a split and non-empty sentences."""
     try:
         entries = json.loads(table.read_text(encoding="utf-8"))["images"]
         numbered = list(enumerate(entries))
@@ -74,11 +74,11 @@ def _complaint(entry: Any) -> str | None:
     try:
         texts = [entry["filename"], entry["split"], *(s["raw"] for s in entry["sentences"])]
     except (KeyError, TypeError) as error:
-        return f"expected filename, split and sentences with raw; {error!r} was met."
+        return f"expected filename, split and sentences with raw; found {error!r}."
     if not all(isinstance(text, str) for text in texts) or not is_unicode("".join(texts)):
-        return "filename, split and raw must be texts."
+        return "filename, split and raw must be strings."
     if len(texts) == 2:
-        return f"{quote(texts[0])} has no captions. Give it some, or delete its entry."
+        return f"{quote(texts[0])} has no captions. Add some, or delete its entry."
     return None
 
 
@@ -90,18 +90,20 @@ def _the_one_table(folder: Path) -> Path:
     tables = _tables(folder)
     if len(tables) > 1:
         names = ", ".join(table.name for table in tables)
-        raise WrongRequest(f"{folder} holds several collections ({names}). Name one of the files.")
+        raise WrongRequest(
+            f"{folder} contains several collections ({names}). Name one of the files."
+        )
     return tables[0]
 
 
 def _place(entry: dict[str, Any]) -> str:
-    """COCO's entries say train2014 or val2014; Flickr's say nothing."""
+    """train2014 or val2014 in COCO; empty in Flickr."""
     return str(entry.get("filepath", ""))
 
 
 def _folder(table: Path, place: str, entries: list[dict[str, Any]]) -> Path:
-    """Where the pictures of a place are: beside the table, in images/, or in a folder of its name."""
-    names = [entry["filename"] for entry in entries if _place(entry) == place][:SOME]
+    """The folder of the images: beside the table, in images/, or in a folder of its name."""
+    names = [entry["filename"] for entry in entries if _place(entry) == place][:SAMPLE]
     root = table.parent
     named = root / table.stem.removeprefix("dataset_")
     candidates = [base / place for base in (root / "images", root, named, named / "images")]

@@ -1,6 +1,7 @@
 """What this process may use of its machine: memory within its container, threads beside other processes.
 
-Work done ahead of its reader, in threads: pictures are decoded while the net is busy."""
+Work is done ahead of its reader in threads: images are decoded while the network is busy.
+"""
 
 import os
 from collections import deque
@@ -12,12 +13,12 @@ from threading import Lock
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-ASSUMED = 8 * 2**30  # bytes of memory, where the system does not say (Windows)
-FOR_PICTURES = 4  # one part in so many of the memory holds decoded pictures
+ASSUMED = 8 * 2**30  # bytes of memory, where the system does not tell (Windows)
+FOR_PICTURES = 4  # one part in so many of the memory is for decoded images
 
 
 class Budget:
-    """Bytes that several owners share; an owner that is gone has given its bytes back."""
+    """Bytes shared by several owners; an owner that is garbage-collected returns its bytes."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -25,7 +26,7 @@ class Budget:
         self._lock = Lock()
 
     def take(self, owner: object, num_bytes: int) -> bool:
-        """Whether there was room for so many more."""
+        """Reserve bytes; whether there was room."""
         with self._lock:
             if sum(self._taken.values()) + num_bytes > self.size:
                 return False
@@ -35,12 +36,12 @@ class Budget:
 
 @cache
 def picture_budget() -> Budget:
-    """This process's part of the machine's memory for decoded pictures, of all splits together."""
+    """Memory of this process for decoded images, of all splits together."""
     return Budget(memory_limit() // FOR_PICTURES // processes_here())
 
 
 def processes_here() -> int:
-    """How many processes of the job run on this machine, as torchrun says."""
+    """Processes of the job on this machine, according to torchrun."""
     return max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
@@ -52,7 +53,7 @@ def num_threads() -> int:
 
 
 def memory_limit(root: Path = Path("/")) -> int:
-    """Bytes: the machine's, or what its container may use where that is less."""
+    """Bytes of the machine, or of the container where that is less."""
     return min([_physical_memory(), *_container_limits(root)])
 
 
@@ -94,8 +95,8 @@ def _limits(top: Path, path: str, file: str) -> Iterator[int]:
 
 Task = TypeVar("Task")
 Made = TypeVar("Made")
-MOST_BYTES = 2**27  # of tasks that wait
-AHEAD = 4  # tasks, at least, that are under way while the reader works on what one has made
+MOST_BYTES = 2**27  # of pending tasks
+AHEAD = 4  # minimum number of tasks in progress ahead of the reader
 
 
 def made_ahead(
@@ -105,12 +106,11 @@ def made_ahead(
     threads: int | None = None,
     size: Callable[[Task], int] = lambda task: 0,
 ) -> Iterator[Made]:
-    """What `make` makes of each task, in order, a few ahead of the reader, in threads.
+    """Map tasks in order, a few ahead of the reader, in threads.
 
-    Threads are enough: Pillow decodes and resizes outside of Python's lock. By default there are as many
-    as cores, and as many tasks under way: tasks that are large (a batch) take `threads=AHEAD` and share
-    their work among `workers()`. Of tasks that say their `size`, no more are taken than MOST_BYTES of
-    them, and one.
+    Threads are enough: Pillow decodes and resizes without the GIL. By default there are as many threads,
+    and tasks in progress, as cores; large tasks (a batch) take `threads=AHEAD` and share their work
+    among `workers()`. Tasks with a `size` are limited to MOST_BYTES, and one.
     """
     threads = threads or num_threads()
     with ThreadPoolExecutor(threads) as pool:
@@ -118,7 +118,7 @@ def made_ahead(
         try:
             for task in tasks:
                 pending.append((size(task), pool.submit(make, task)))
-                del task  # it may be large, and the next one is waited for
+                del task  # free it while waiting for the next
                 while len(pending) > max(ahead, threads) or _bytes(pending) > MOST_BYTES:
                     yield pending.popleft()[1].result()
             while pending:
@@ -134,9 +134,9 @@ def _bytes(pending: Iterable[tuple[int, object]]) -> int:
 
 @cache
 def workers() -> ThreadPoolExecutor:
-    """The threads that decode and crop the pictures of all batches under way: one for each core."""
+    """The threads that decode and crop for all batches in progress: one per core."""
     return ThreadPoolExecutor(num_threads())
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=workers.cache_clear)  # a fork has none of the threads
+    os.register_at_fork(after_in_child=workers.cache_clear)  # a fork has no threads

@@ -1,14 +1,12 @@
-"""Captions -> words as nltk's word_tokenize cuts them: Punkt's sentences, the Penn Treebank's rules.
+"""Splits captions into words like nltk's word_tokenize, without its data: Punkt sentences, Penn Treebank rules.
 
-The authors' vocabularies hold such words: "do" and "n't", "``" and "''" for quotes, a period apart
-only where a sentence ends. nltk has changed its rules since: the release was made with version 3.2,
-for which "field.." is one word and "'stop" another; later versions cut both in two.
+The authors' vocabularies hold such words: "do" and "n't", "``" and "''" for quotes, a period apart only where a
+sentence ends. nltk has changed its rules since: the release was made with version 3.2, for which "field.." is one
+word and "'stop" another; later versions split both.
 
-
-Lower-case English text -> sentences, as nltk's Punkt cuts them, without its data.
-
-Punkt weighs capitals and twenty thousand words. Of all that, lower-case text leaves little: its
-abbreviations, and the rule that a number or an initial does not end a sentence before a word."""
+Punkt weighs capitals and twenty thousand words. Of all that, lower-case text leaves little: its abbreviations, and
+the rule that a number or an initial does not end a sentence before a word.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +22,7 @@ def _rules(*pairs: tuple[str, str]) -> tuple[Rule, ...]:
 APART, TWO = r" \g<0> ", r" \1 \2 "
 AFTER_OPENING = r"(?<=[ (\[{<])"
 
-# A word is what stands between spaces when all rules have been applied, one after the other.
+# Words are what spaces separate after all rules have been applied in order.
 FINAL_PERIOD = (r"(?<=[^.])\.(?=[\])}>\"'»”’ ]*+\s*$)", APART)
 COMMAS = (r"([:,])(\D)", r" \1 \2"), (r"[:,]$", APART)
 APOSTROPHE = (r"(?<=[^'])' ", APART)
@@ -76,12 +74,12 @@ RULES_OF_TODAY = _rules(
 
 
 def treebank_words_of_2017(text: str) -> list[str]:
-    """The words and marks of a text, as nltk 3.2 cut them when the release was made."""
+    """The words of a text as nltk 3.2 split them when the release was made."""
     return [word for part in sentences(text.lower()) for word in _cut(part, RULES_OF_2017)]
 
 
 def treebank_words(text: str) -> list[str]:
-    """The words and marks of a text, as nltk 3.10 cuts them."""
+    """The words of a text as nltk 3.10 splits them."""
     return [word for part in sentences(text.lower()) for word in _cut(part, RULES_OF_TODAY)]
 
 
@@ -92,10 +90,10 @@ CUTTERS: dict[str, Callable[[str], list[str]]] = {
 
 
 def cutter_of(words: Iterable[str]) -> str:
-    """By which rules a vocabulary was made: those of today would cut some of 2017's words in two."""
-    telling = (word for word in words if word != "'ye")  # both cut it off "d'ye", and never again
+    """The rules that made a vocabulary: today's would split some of 2017's words."""
+    others = (word for word in words if word != "'ye")  # both split it off "d'ye", and never again
     is_old = any(
-        len(_cut(word, RULES_OF_TODAY)) > len(_cut(word, RULES_OF_2017)) for word in telling
+        len(_cut(word, RULES_OF_TODAY)) > len(_cut(word, RULES_OF_2017)) for word in others
     )
     return "nltk-3.2" if is_old else "nltk-3.10"
 
@@ -106,7 +104,7 @@ def _cut(sentence: str, rules: Iterable[Rule]) -> list[str]:
     return sentence.split()
 
 
-# What Punkt's English model takes for an abbreviation when a period follows.
+# Abbreviations of Punkt's English model, when a period follows.
 ABBREVIATIONS = """
     a.a a.c a.d a.g a.h a.m a.m.e a.s a.t adm ala ariz aug ave b.f b.v bros c c.i.t c.o.m.b c.v calif chg
     cie co col colo conn corp cos ct d d.c d.h d.w dec dr e e.f e.h e.l e.m f f.g f.j feb fla fri ft g g.d
@@ -116,13 +114,13 @@ ABBREVIATIONS = """
     sept sr st sw t t.j tenn tues u.k u.n u.s u.s.a u.s.s.r v va vs vt w w.c w.r w.va w.w wash wed wis yr
 """
 _ABBREVIATED = frozenset(ABBREVIATIONS.split())
-# The only words of Punkt's English that begin sentences in lower case and are never capitalised.
+# Sentence starters of Punkt's English that are never capitalised.
 STARTERS = ("administrators", "b-week", "r-revised", "z-holiday")
 
 QUOTES = "‘’“”«»"
 PUNCTUATION = rf"[?!)\";}}\]*:@'({{\[{QUOTES}]"  # never part of a word
-MARK = r"(?:-{2,}|\.{2,})"  # a dash or an ellipsis
-# Text up to what may end a sentence, the last such place before a space, and what comes after it.
+MARK = r"(?:-{2,}|\.{2,})"  # dash or ellipsis
+# Text up to a possible end of a sentence, and what follows.
 _END = re.compile(rf"(?<!\S)\S*[.?!](?=(?P<after>{PUNCTUATION}|\s+(?P<next>\S+)))")
 _WORD = re.compile(
     rf"{MARK}"
@@ -137,7 +135,7 @@ def sentences(text: str) -> list[str]:
     """The sentences of a lower-case text."""
     found, taken = [], 0
     for (start, end), (after, last) in pairwise([*_spans(text), (len(text), len(text))]):
-        # Brackets and quotes that close behind a period go to the sentence that it ends.
+        # Closing brackets and quotes after a period belong to the sentence before.
         closing = _CLOSING.match(text, after, last)
         if closing:
             end = after + len(closing[0].rstrip())

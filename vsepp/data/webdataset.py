@@ -1,6 +1,4 @@
-"""Tar shards in WebDataset layout: KEY.jpg beside KEY.json or KEY.txt.
-
-Opens tar archives that anybody may have made."""
+"""Tar shards in WebDataset layout: KEY.jpg beside KEY.json or KEY.txt. Archives are untrusted."""
 
 import json
 import re
@@ -27,14 +25,14 @@ from vsepp.data.image_file import MOST_BYTES, ImageInMemory, opened_file, too_la
 from vsepp.data.image_headers import SUFFIXES
 from vsepp.errors import WrongRequest
 
-MOST_LABEL = 2**20  # bytes of the captions of a picture
+MOST_LABEL = 2**20  # bytes of the captions of an image
 LABELS = ("json", "txt")
 SPLIT_IN_NAME = re.compile(r"(?:^|[-_.])(train|val|dev|valid|validation|test|restval)(?:[-_.]|$)")
 
 
 @dataclass(frozen=True)
 class ShardMember:
-    """A picture inside a shard, found again by its place in the file."""
+    """An image inside a shard, at an offset."""
 
     shard: Path
     name: str
@@ -52,7 +50,7 @@ class ShardMember:
 
 @dataclass
 class Contents:
-    """What one shard holds, by key."""
+    """The contents of one shard by key."""
 
     pictures: dict[str, ShardMember] = field(default_factory=dict)
     labels: dict[str, tuple[list[str], str | None]] = field(default_factory=dict)
@@ -75,12 +73,12 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
                 problems.report(
                     item.path,
                     f"the key {item.key} was in {items[item.key].path} before. "
-                    "A picture has a key of its own.",
+                    "Keys must be unique.",
                 )
             else:
                 items[item.key] = item
     if not items:
-        raise WrongRequest(f"{path} holds no pictures with captions that can be used.")
+        raise WrongRequest(f"{path} contains no usable images with captions.")
     name = f"{path} (tar shards: {len(files)})"
     return CaptionedImages(name, list(items.values()), problems.left_out)
 
@@ -98,11 +96,11 @@ def _items(shard: Path, problems: Problems) -> list[CaptionedImage]:
             expected = '{"captions": ["..."], "split": "train"}'
             problems.report(
                 picture,
-                f"has no captions. Expected {key}.json with {expected}, or {key}.txt with a "
-                "caption a line.",
+                f"has no captions. Expected {key}.json with {expected}, or {key}.txt with one "
+                "caption per line.",
             )
     for key in contents.labels.keys() - contents.pictures.keys():
-        problems.report(f"{shard}/{key}", "has captions and no picture. Expected one beside them.")
+        problems.report(f"{shard}/{key}", "has captions and no image.")
     return items
 
 
@@ -118,15 +116,13 @@ def _contents(shard: Path, problems: Problems) -> Contents:
                 for member in tar:
                     _put(member, tar, shard, contents, problems)
     except (tarfile.TarError, OSError, EOFError) as error:
-        problems.report(shard, f"cannot be read to its end: {error}. Copy or make it again.")
+        problems.report(shard, f"cannot be read to its end: {error}. Copy or create it again.")
     return contents
 
 
 def _compressed(shard: Path) -> str:
     unpack = f"gunzip {shard}" if shard.name.lower().endswith("gz") else "unpack it"
-    return (
-        f"is compressed: its pictures cannot be read in any order. Expected a plain tar: {unpack}"
-    )
+    return f"is compressed, which prevents random access. Expected a plain tar: {unpack}"
 
 
 def _put(
@@ -207,7 +203,7 @@ HEADERS = (
     tarfile.GNUTYPE_LONGLINK,
 )
 AT_ONCE = 2**18  # bytes
-UNPACKERS: dict[bytes, Callable[[Any], Any]] = {
+DECOMPRESSORS: dict[bytes, Callable[[Any], Any]] = {
     b"\x1f\x8b": lambda file: GzipFile(fileobj=file),
     b"BZh": BZ2File,
     b"\xfd7zXZ\0": LZMAFile,
@@ -216,7 +212,7 @@ UNPACKERS: dict[bytes, Callable[[Any], Any]] = {
 
 class _Member(tarfile.TarInfo):
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        """What tarfile offers for others to override; it comes before anything of a member is read."""
+        """Called by tarfile before anything of a member is read."""
         if self.type in HEADERS and self.size > MOST_HEADER:
             raise tarfile.ReadError(f"a header of {self.size / 1e6:,.0f} MB")
         member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
@@ -224,24 +220,24 @@ class _Member(tarfile.TarInfo):
 
 
 def open_tar(file: IO[bytes]) -> tarfile.TarFile:
-    """One whose members can be read in any order; it must not be compressed."""
+    """For random access; the archive must not be compressed."""
     return tarfile.open(fileobj=file, mode="r:", tarinfo=_Member)
 
 
 def stream_tar(file: IO[bytes]) -> tarfile.TarFile:
-    """One that is read from beginning to end, compressed or not.
+    """For sequential reading, compressed or not.
 
-    tarfile unpacks by itself, too: as much at once as some kilobytes may hold, which are gigabytes.
+    tarfile can decompress, too, but a few kilobytes may expand to gigabytes in one call.
     """
     head = file.read(8)
     stream = _Stream(head, file)
-    unpack = _unpacker(head)
-    plain: Any = unpack(stream) if unpack else stream
+    decompress = _decompressor(head)
+    plain: Any = decompress(stream) if decompress else stream
     return tarfile.open(fileobj=plain, mode="r|", tarinfo=_Member, bufsize=AT_ONCE)
 
 
 class _Stream:
-    """A file whose first bytes have been read, and that may not go back."""
+    """A file that cannot seek and whose first bytes have been read."""
 
     def __init__(self, head: bytes, file: IO[bytes]) -> None:
         self._head = head
@@ -254,11 +250,13 @@ class _Stream:
 
 
 def is_compressed(head: bytes) -> bool:
-    return _unpacker(head) is not None
+    return _decompressor(head) is not None
 
 
-def _unpacker(head: bytes) -> Callable[[Any], Any] | None:
-    return next((unpack for magic, unpack in UNPACKERS.items() if head.startswith(magic)), None)
+def _decompressor(head: bytes) -> Callable[[Any], Any] | None:
+    return next(
+        (decompress for magic, decompress in DECOMPRESSORS.items() if head.startswith(magic)), None
+    )
 
 
 def leads_out(name: str) -> bool:

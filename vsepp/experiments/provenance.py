@@ -1,10 +1,10 @@
-"""Under which a result was made: version, commit, hardware, libraries, date.
+"""Provenance of results (version, commit, hardware, libraries, date), and fingerprints of runs.
 
-What decides which model a run ends with: by it alone, runs are resumed and finished ones reused.
-
-All keys of the recipe but those that are marked `NoEffect`, and what they lead to, by content: the
-pictures and captions, the net's weights, the snapshot to start from, word vectors. Paths are not part of it: a copy
-of a collection is the same collection, and a picture that was changed makes it another one."""
+A fingerprint is everything that decides which model a run ends with: all keys of the recipe except those marked
+`NoEffect`, and the content of the files that they name: images and captions, backbone weights, the snapshot to start
+from, word vectors. Runs are resumed and finished ones reused only if fingerprints agree. Paths are not part of it: a
+copy of a collection is the same collection, and a changed image makes it another one.
+"""
 
 import hashlib
 import json
@@ -36,15 +36,19 @@ from vsepp.experiments.start import snapshot_to_start_from
 ROOT = Path(__file__).parents[2]
 CODE = ("vsepp", "results/*.py", "benchmarks/*.py")
 LIBRARIES = ("torch", "torchvision", "timm", "tokenizers", "numpy", "pillow")
+Fingerprint = dict[str, Any]  # by the recipe's dotted keys; hashes where a key leads to a file
+CHUNK = 64  # images that a thread hashes at a time
+FEATURE_ROWS = 4096  # hashed at a time
+SNAPSHOT_FILES = ("model.safetensors", "tokenizer.json")  # hashed, beside the architecture
 
 
 def circumstances(packages: Sequence[str] = LIBRARIES) -> dict[str, Any]:
-    """The commit is empty where the code runs without its history."""
+    """The commit is empty where the code runs outside of its repository."""
     commit = _git("rev-parse", "--short", "HEAD") if (ROOT / ".git").exists() else ""
     return {
         "vsepp": __version__,
         "commit": commit,
-        # Whether the code is not that of the commit.
+        # Whether the working tree differs from the commit.
         "changed_since": bool(commit and _git("status", "--porcelain", "--", *CODE)),
         "hardware": f"{_processor()}, {os.cpu_count()} cores{_gpu()}",
         "versions": {"python": platform.python_version()} | _versions(packages),
@@ -52,8 +56,8 @@ def circumstances(packages: Sequence[str] = LIBRARIES) -> dict[str, Any]:
     }
 
 
-def notes_of(data: CaptionedImages, of_run: dict[str, Any]) -> dict[str, Any]:
-    """What a snapshot says about where it comes from."""
+def notes_of(data: CaptionedImages, of_run: Fingerprint) -> dict[str, Any]:
+    """The notes of a snapshot about its origin."""
     return {
         "data": data.name,
         "left_out": len(data.left_out),
@@ -65,7 +69,7 @@ def notes_of(data: CaptionedImages, of_run: dict[str, Any]) -> dict[str, Any]:
 def _git(*words: str) -> str:
     try:
         done = subprocess.run(["git", *words], capture_output=True, text=True, cwd=ROOT, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):  # no git here
+    except (OSError, subprocess.TimeoutExpired):  # git is not installed
         return ""
     return done.stdout.strip()
 
@@ -92,12 +96,6 @@ def _processor() -> str:
     return named[0] if named else platform.processor() or platform.machine()
 
 
-Fingerprint = dict[str, Any]  # by the recipe's dotted keys; hashes where a key leads to a file
-AT_ONCE = 64  # pictures that a thread reads before it reports
-ROWS_AT_ONCE = 4096  # of features
-DECISIVE = ("model.safetensors", "tokenizer.json")  # of a snapshot, beside its architecture
-
-
 def fingerprint(recipe: Recipe, data: CaptionedImages) -> Fingerprint:
     found = {
         **decisive_keys(recipe),
@@ -106,7 +104,7 @@ def fingerprint(recipe: Recipe, data: CaptionedImages) -> Fingerprint:
         "model.word_vectors": _word_vectors(recipe),
         "start_from": _start(recipe),
     }
-    # As it will be read again: tuples as lists.
+    # As it will be read back from JSON: tuples become lists.
     plain: Fingerprint = json.loads(json.dumps(found, default=vars))
     return plain
 
@@ -121,13 +119,13 @@ def differences(before: Fingerprint, now: Fingerprint) -> list[str]:
 
 
 def short_name(of_run: Fingerprint) -> str:
-    """Eight letters for a folder's name; seeds have the same."""
+    """Eight characters for a folder's name; the same for all seeds."""
     without_seed = {key: value for key, value in of_run.items() if key != "seed"}
     return hashlib.sha256(json.dumps(without_seed, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def content_of(recipe: Recipe, data: CaptionedImages) -> str:
-    """Of what a model learns from and is chosen by: names, captions, splits, and every byte behind them."""
+    """Hash of the training and validation data: names, captions, splits and bytes."""
     data = data.with_captions(recipe.data.captions)
     items = [*data.training_items(recipe.data.train), *data.split(recipe.data.validate)]
     made_by = {key: value for key, value in (data.origin or {}).items() if key != "data"}
@@ -136,77 +134,77 @@ def content_of(recipe: Recipe, data: CaptionedImages) -> str:
 
 def content_of_items(items: Sequence[CaptionedImage], more: str = "") -> str:
     digest = hashlib.sha256(more.encode())
-    for part in _pictures(items):
+    for part in _digests(items):
         digest.update(part)
     return digest.hexdigest()[:16]
 
 
 def weights_of(snapshot: Path) -> str:
-    """A short name for a snapshot's weights."""
-    return _of_file(snapshot / DECISIVE[0]).hex()[:16]
+    """Short hash of a snapshot's weights."""
+    return _hash_file(snapshot / SNAPSHOT_FILES[0]).hex()[:16]
 
 
-def _pictures(items: Sequence[CaptionedImage]) -> Iterator[bytes]:
-    """A digest for each few of them; files are read in threads, as hashing keeps no lock."""
+def _digests(items: Sequence[CaptionedImage]) -> Iterator[bytes]:
+    """A digest per chunk; files are read in threads, as hashing releases the GIL."""
     features = features_of(items)
 
     def digest(chunk: Sequence[CaptionedImage]) -> bytes:
         found = hashlib.sha256()
         for item in chunk:
             words = json.dumps([item.key, item.split, item.captions]).encode()
-            found.update(words + (b"" if features is not None else _of_picture(item.path)))
+            found.update(words + (b"" if features is not None else _hash_image(item.path)))
         return found.digest()
 
     yield from made_ahead(
-        (items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE)), digest
+        (items[start : start + CHUNK] for start in range(0, len(items), CHUNK)), digest
     )
     if features is not None:
         yield f"{features.dtype} {features.shape}".encode()
-        for start in range(0, len(features), ROWS_AT_ONCE):
-            rows = np.ascontiguousarray(features[start : start + ROWS_AT_ONCE])
+        for start in range(0, len(features), FEATURE_ROWS):
+            rows = np.ascontiguousarray(features[start : start + FEATURE_ROWS])
             yield hashlib.sha256(rows.data).digest()
 
 
-def _of_picture(source: Path | PictureSource) -> bytes:
+def _hash_image(source: Path | PictureSource) -> bytes:
     if isinstance(source, Path):
-        return _of_file(source)
+        return _hash_file(source)
     if isinstance(source, ShardMember):
         with source.shard.open("rb") as file:
             file.seek(source.offset)
             return hashlib.sha256(file.read(source.size)).digest()
-    return repr(source).encode()  # rendered: what describes it makes it
+    return repr(source).encode()  # rendered from its description
 
 
-def _of_file(file: Path) -> bytes:
+def _hash_file(file: Path) -> bytes:
     known = file.stat()
-    return _of_file_then(file, known.st_size, known.st_mtime_ns)
+    return _hash_version(file, known.st_size, known.st_mtime_ns)
 
 
-@cache  # the rows of a table share their pictures
-def _of_file_then(file: Path, size: int, changed: int) -> bytes:
+@cache  # the rows of a table share their images
+def _hash_version(file: Path, size: int, changed: int) -> bytes:
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").digest()
 
 
 def _weights(recipe: Recipe, data: CaptionedImages) -> str:
-    """Of the net that a fresh model begins with; random ones are decided by the seed."""
+    """Hash of the pretrained backbone; random weights are determined by the seed."""
     keys = recipe.model
     if recipe.start_from or keys.weights == "none" or learns_from_features_alone(recipe, data):
         return "none"
     file = Path(keys.weights)
     changed = file.stat().st_mtime_ns if file.is_file() else 0
-    return _of_net(keys.backbone, keys.weights, keys.size, changed)
+    return _hash_backbone(keys.backbone, keys.weights, keys.size, changed)
 
 
-@cache  # the rows of a table share their nets
-def _of_net(name: str, weights: str, size: int, changed: int) -> str:
+@cache  # the rows of a table share their backbones
+def _hash_backbone(name: str, weights: str, size: int, changed: int) -> str:
     return backbones.fingerprint(backbones.backbone(name, weights, size))
 
 
 def _word_vectors(recipe: Recipe) -> str:
     file = Path(recipe.model.word_vectors).expanduser()
-    # One that is missing is named by whoever reads it.
-    return _of_file(file).hex()[:16] if file.is_file() and not recipe.start_from else ""
+    # A missing file is reported by its reader.
+    return _hash_file(file).hex()[:16] if file.is_file() and not recipe.start_from else ""
 
 
 def _start(recipe: Recipe) -> str:
@@ -214,5 +212,5 @@ def _start(recipe: Recipe) -> str:
     if folder is None:
         return recipe.start_from
     plan = json.dumps(vars(read_config(folder)[0]), sort_keys=True).encode()
-    files = b"".join(_of_file(folder / name) for name in DECISIVE)
+    files = b"".join(_hash_file(folder / name) for name in SNAPSHOT_FILES)
     return hashlib.sha256(plan + files).hexdigest()[:16]

@@ -1,11 +1,7 @@
-"""The authors' released models, and their followers', as snapshots.
+"""Converts the authors' released models, and those of their followers, to snapshots.
 
 vsepp import model_best.pth.tar --vocabulary coco_vocab.pkl --into models/coco
-
-
-The authors' checkpoints (model_best.pth.tar): two encoders' tensors, and the options they had.
-
-The authors' vocabularies (*_vocab.pkl) and their followers' (JSON), with the ids that they give."""
+"""
 
 import hashlib
 import json
@@ -55,7 +51,7 @@ class Checkpoint:
 
 
 def read_release(checkpoint: Path, vocabulary: Path) -> Snapshot:
-    """The model of a checkpoint with the words of a vocabulary file; nothing of either is run."""
+    """The model of a checkpoint with the words of a vocabulary file; no code of either is run."""
     found, words = read_checkpoint(checkpoint), read_vocabulary(vocabulary)
     _check(found, checkpoint)
     _check_words(found, words, vocabulary)
@@ -94,8 +90,8 @@ def _check(found: Checkpoint, file: Path) -> None:
     layers = sum(name.startswith("rnn.weight_ih_l") for name in found.caption)
     if layers != 1:
         raise WrongRequest(
-            f"{file}: its GRU has {layers} layers or directions. Captions are read by a single one "
-            "here, as in all of the paper's models; this checkpoint cannot be imported."
+            f"{file}: its GRU has {layers} layers or directions. Only a single one is supported, as in "
+            "all of the paper's models."
         )
 
 
@@ -103,8 +99,8 @@ def _check_words(found: Checkpoint, words: Vocabulary, file: Path) -> None:
     num_words, data = len(found.caption["embed.weight"]), found.options.get("data_name")
     if len(words) != num_words:
         raise WrongRequest(
-            f"{file} has {len(words):,} words, and the checkpoint knows {num_words:,}. Give the "
-            f"vocabulary that it was trained with{f': {data}_vocab.pkl' if data else ''}."
+            f"{file} has {len(words):,} words, the checkpoint {num_words:,}. Use the vocabulary that it "
+            f"was trained with{f': {data}_vocab.pkl' if data else ''}."
         )
 
 
@@ -130,11 +126,11 @@ def _architecture(found: Checkpoint, file: Path) -> Architecture:
 
 def _net(found: Checkpoint, file: Path) -> str:
     name = found.options.get("cnn_type")
-    # The name comes from a stranger and goes to timm: none but plain names of known families.
+    # The name is untrusted and goes to timm: only plain names of known families.
     if not isinstance(name, str) or not name.startswith(NETS) or not name.isidentifier():
         raise WrongRequest(
-            f"{file}: its net is {name!r}. What can be imported: VGG and ResNet by torchvision's "
-            "names, such as vgg19 and resnet152."
+            f"{file}: its backbone is {name!r}. Supported: VGG and ResNet by torchvision's names, "
+            "such as vgg19 and resnet152."
         )
     return name
 
@@ -152,8 +148,8 @@ def _fill(model: JointEmbedding, found: dict[str, Tensor], file: Path) -> None:
     found = {n: t for n, t in wanted.items() if n.endswith("num_batches_tracked")} | found
     if different := sorted(set(wanted) ^ set(found)):
         raise WrongRequest(
-            f"{file} does not fit a model of the release: {len(different)} tensors are missing or "
-            f"too many, the first is {different[0]}."
+            f"{file} does not match a model of the release: {len(different)} tensors are missing or "
+            f"unexpected, first {different[0]}."
         )
     # timm has VGG's fully connected layers as convolutions of the same weights
     for name, tensor in found.items():
@@ -166,7 +162,7 @@ def _fill(model: JointEmbedding, found: dict[str, Tensor], file: Path) -> None:
 
 
 def read_checkpoint(file: Path) -> Checkpoint:
-    """Tensors and options; a file that holds anything but plain data is refused."""
+    """Tensors and options; anything but plain data is refused."""
     with reading(file, EXPECTED) as stream:
         content = read_torch_file(stream)
         if not isinstance(content, dict) or not {"model", "opt"} <= set(content):
@@ -181,7 +177,7 @@ def read_checkpoint(file: Path) -> Checkpoint:
 
 
 def _tensors(state: dict[str, Any]) -> dict[str, Tensor]:
-    """By name, without the `module` that torch's DataParallel puts into it, in single precision."""
+    """By name, without DataParallel's `module` prefix, in single precision."""
     tensors = {}
     for name, tensor in state.items():
         parts = [part for part in name.split(".") if part != "module"]
@@ -190,7 +186,7 @@ def _tensors(state: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def read_vocabulary(file: Path) -> Vocabulary:
-    """The words of a vocabulary file, cut from captions by the rules that it was made with."""
+    """The words of a vocabulary file, with the tokenizer rules that it was made with."""
     with reading(file, EXPECTED_VOCABULARY) as stream:
         is_json = stream.peek(1).lstrip().startswith(b"{")  # type: ignore[attr-defined]
         ids = json.load(stream)["word2idx"] if is_json else _pickled_ids(stream)

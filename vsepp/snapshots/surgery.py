@@ -1,21 +1,15 @@
-"""One model whose weights are the mean of several models' weights.
+"""Models made from models: averaged weights, fewer dimensions, more words.
 
-Models that learned from one start, in another order, end close enough to each other that the mean lies lower
-than each of them: the gain of an ensemble for the price of one model. Models of different starts have nothing
-in common, and their mean is noise.
+Averaging: fine-tunings of one checkpoint, in another order, end close enough to each other that their mean has a
+lower loss than each: the gain of an ensemble for the price of one model. Models from different checkpoints have
+nothing in common, and their mean is noise.
 
+Fewer dimensions: a rotation keeps inner products, and most directions of a space carry next to nothing. Both
+encoders end in a linear map or can be given one, so the rotation goes into W_f and W_g.
 
-Shorter vectors with nearly the same inner products: the space's principal directions, and no others.
-
-A rotation leaves inner products alone, and most of a space's directions carry next to nothing. Both
-encoders end in a linear map or can be given one, so the rotation goes into W_f and W_g: the result is an
-ordinary model of fewer dimensions, no slower, whose collections take a fraction of the room.
-
-
-Vocabulary expansion: words that no training caption had get vectors from a large set of word vectors.
-
-A linear map that was fitted on the words that both know takes vectors of the large set to the model's own (Kiros et
-al., Skip-Thought Vectors, 2015, Sec. 2.2). Words that the model has learned keep what they have learned."""
+More words: a ridge regression, fitted on the words that both know, maps a file of word vectors to the model's own
+(Kiros et al., Skip-Thought Vectors, 2015, Sec. 2.2). Words that the model knows keep their vectors.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -49,13 +43,13 @@ def _mean(tensors: Sequence[Tensor]) -> Tensor:
 
 def _check_same_kind(snapshots: Sequence[Snapshot]) -> None:
     if len(snapshots) < 2:
-        raise WrongRequest("A mean takes at least two models.")
+        raise WrongRequest("Averaging takes at least two models.")
     first = snapshots[0]
     for place, other in enumerate(snapshots[1:], 2):
         if other.architecture != first.architecture:
-            raise WrongRequest(f"A mean needs one architecture: number {place} has another.")
+            raise WrongRequest(f"Averaging needs one architecture: model {place} has another.")
         if other.vocabulary.words() != first.vocabulary.words():
-            raise WrongRequest(f"A mean needs the same words: number {place} knows others.")
+            raise WrongRequest(f"Averaging needs one vocabulary: model {place} has another.")
 
 
 def principal_directions(images: Tensor, captions: Tensor, dim: int) -> Tensor:
@@ -66,24 +60,24 @@ def principal_directions(images: Tensor, captions: Tensor, dim: int) -> Tensor:
 
 
 def reduce_dimensions(snapshot: Snapshot, images: Tensor, captions: Tensor, dim: int) -> Snapshot:
-    """The model with a space of `dim` dimensions; the vectors are its own, of typical data."""
+    """The model with `dim` dimensions; `images` and `captions` are its vectors of typical data."""
     _check_shortenable(snapshot, dim)
     before, model = snapshot.architecture, snapshot.model
     plan = replace(before, dim=dim, hidden=before.hidden or before.dim, project_captions=True)
     directions = principal_directions(images.cpu(), captions.cpu(), dim)
     weights = {name: tensor.cpu() for name, tensor in model.state_dict().items()}
-    _turn(weights, "image_encoder", directions)
+    _rotate(weights, "image_encoder", directions)
     if "caption_encoder.linear.weight" not in weights:  # the GRU's states are the vectors
         weights["caption_encoder.linear.weight"] = torch.eye(before.dim)
         weights["caption_encoder.linear.bias"] = torch.zeros(before.dim)
-    _turn(weights, "caption_encoder", directions)
+    _rotate(weights, "caption_encoder", directions)
     short = JointEmbedding.build(plan)
     short.load_state_dict(weights)
     return replace(snapshot, model=short.eval(), architecture=plan)
 
 
-def _turn(weights: dict[str, Tensor], encoder: str, directions: Tensor) -> None:
-    """Let an encoder's last linear map end in these directions (D, dim)."""
+def _rotate(weights: dict[str, Tensor], encoder: str, directions: Tensor) -> None:
+    """Rotate the output of an encoder's last linear map into these directions (D, dim)."""
     for name in (f"{encoder}.linear.weight", f"{encoder}.linear.bias"):
         weights[name] = (directions.T @ weights[name].double()).float()
 
@@ -91,16 +85,16 @@ def _turn(weights: dict[str, Tensor], encoder: str, directions: Tensor) -> None:
 def _check_shortenable(snapshot: Snapshot, dim: int) -> None:
     plan = snapshot.architecture
     if not 0 < dim <= plan.dim:
-        raise WrongRequest(f"The space has {plan.dim} dimensions: keep 1 to {plan.dim}, not {dim}.")
-    turnable = plan.similarity == "inner_product" and plan.normalize_images and not plan.absolute
-    if not turnable or not isinstance(snapshot.model.caption_encoder, CaptionEncoder):
+        raise WrongRequest(f"The model has {plan.dim} dimensions: keep 1 to {plan.dim}, not {dim}.")
+    can_rotate = plan.similarity == "inner_product" and plan.normalize_images and not plan.absolute
+    if not can_rotate or not isinstance(snapshot.model.caption_encoder, CaptionEncoder):
         raise WrongRequest(
-            "Only models of unit vectors and inner products, with a GRU for captions, can be "
-            f"shortened: others depend on their axes or lengths (this one uses {plan.similarity})."
+            "Only models with unit vectors, inner products and a GRU can be shortened: others depend on "
+            f"axes or lengths (this one uses {plan.similarity})."
         )
 
 
-RIDGE = 0.01  # of the mean square of a coordinate: 0.0005 to 0.05 give the same recall
+RIDGE = 0.01  # relative to the mean square of a coordinate; 0.0005 to 0.05 give the same recall
 FOLDS = 10
 WORDS = "caption_encoder.words.weight"
 
@@ -109,23 +103,23 @@ Matrix = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Fit:
-    """How well the map predicts words that it was not fitted on."""
+    """How well the map predicts held-out words."""
 
-    words: int  # that both know
+    words: int  # known to both
     explained: float  # of the variance of the model's vectors, by ten-fold cross-validation
 
 
 def expand_vocabulary(
     snapshot: Snapshot, vectors: Mapping[str, NDArray[np.float32]], words: Iterable[str]
 ) -> tuple[Snapshot, Fit]:
-    """The model with these words beside its own; `vectors` has them and words that the model knows."""
+    """The model with more words; `vectors` has these and words that the model knows."""
     known = [word for word in snapshot.vocabulary.words() if word in vectors]
     theirs = _rows(vectors, known)
     ours = _learned(snapshot, known)
     if len(known) <= theirs.shape[1]:
         raise WrongRequest(
-            f"Only {len(known):,} of the model's words are in the file. A map from {theirs.shape[1]} "
-            "dimensions needs more than that: is it a file of another language?"
+            f"Only {len(known):,} of the model's words are in the file, too few for a map from "
+            f"{theirs.shape[1]} dimensions. Is it a file of another language?"
         )
     vocabulary = snapshot.vocabulary.with_words(word for word in words if word in vectors)
     new = vocabulary.words()[len(snapshot.vocabulary.words()) :]
@@ -157,7 +151,7 @@ def apply(weights: Matrix, theirs: Matrix) -> Matrix:
 
 
 def explained_variance(theirs: Matrix, ours: Matrix) -> float:
-    """Of vectors that were left out when the map was fitted, a tenth at a time."""
+    """Share of the variance of held-out vectors, by ten-fold cross-validation."""
     fold = np.random.default_rng(0).permutation(len(theirs)) % FOLDS
     error = 0.0
     for number in range(FOLDS):
