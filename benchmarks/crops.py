@@ -22,8 +22,7 @@ from timing import seconds, summary
 from torchvision import transforms
 
 from vsepp.data.captioned import CaptionedImage
-from vsepp.data.crops import CropFrom, draws
-from vsepp.data.pictures import View
+from vsepp.data.pictures import CropFrom, View, draws
 from vsepp.loading.decoded import DecodedPictures
 
 PHOTOS, ROUNDS, MEMORY = 400, 7, 2**30

@@ -148,7 +148,7 @@ def simple(world: World, model: vsepp.Embedder) -> Search:
         return bars[length]
 
     def search(text: str) -> Answer:
-        judged = model.vocabulary.judged(text)
+        judged = model.vocabulary.words_with_known(text)
         if not any(known for _, known in judged):
             return np.zeros(0, dtype=int), 0
         scores = world.vectors @ unit(model.embed_texts([text]))[0]
@@ -292,7 +292,10 @@ def worlds(data: str, split: str, model: vsepp.Embedder) -> dict[str, tuple[Worl
         items = list(open_data(data).split(name))
         vectors = model.embed_images(item.path for item in items)
         words = [
-            [[word.lower() for word, _ in model.vocabulary.judged(text)] for text in item.captions]
+            [
+                [word.lower() for word, _ in model.vocabulary.words_with_known(text)]
+                for text in item.captions
+            ]
             for item in items
         ]
         made[name] = World(vectors, words), [text for item in items for text in item.captions]

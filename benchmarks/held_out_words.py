@@ -20,12 +20,12 @@ from records import write_record
 from torch import Tensor
 
 from vsepp.data.collections import open_data
-from vsepp.data.word_vectors import dimension_of, read_word_vectors
+from vsepp.data.tokens import dimension_of, read_word_vectors
 from vsepp.evaluation.retrieval import embed_images
 from vsepp.loading.batches import Pairs, padded
 from vsepp.search.embedder import IN_THE_BOX
-from vsepp.snapshots.expand import apply, linear_map
 from vsepp.snapshots.snapshot import Snapshot
+from vsepp.snapshots.surgery import apply, linear_map
 
 PARTS, NEVER_FORGOTTEN, CAPTIONS_A_PART = 10, 500, 400
 NO_WORD = "qqqqq"
@@ -71,7 +71,7 @@ def measure(snapshot: Snapshot, data: str, file: Path) -> dict[str, Any]:
     pairs = Pairs(test, vocabulary, snapshot.architecture.view, memory=0)
     images = embed_images(snapshot.model, pairs)
     captions = [
-        (owner, [word.lower() for word, _ in vocabulary.judged(text)])
+        (owner, [word.lower() for word, _ in vocabulary.words_with_known(text)])
         for owner, item in enumerate(test)
         for text in item.captions
     ]

@@ -48,7 +48,10 @@ class Pictures:
 
     def __init__(self, items: Sequence[CaptionedImage], cutter: Vocabulary) -> None:
         self.captions = [
-            [{word.lower() for word, _ in cutter.judged(caption)} for caption in item.captions]
+            [
+                {word.lower() for word, _ in cutter.words_with_known(caption)}
+                for caption in item.captions
+            ]
             for item in items
         ]
         self.places: defaultdict[str, list[Place]] = defaultdict(list)
@@ -152,7 +155,7 @@ def _captions_that_lose_words(
         stand_ins = {word: other for word in gone if (other := rest.nearest(word))}
         for owner, item in enumerate(test):
             for caption in item.captions:
-                words = [word.lower() for word, _ in model.vocabulary.judged(caption)]
+                words = [word.lower() for word, _ in model.vocabulary.words_with_known(caption)]
                 if not stand_ins.keys() & words:
                     continue
                 without = " ".join(NO_WORD if w in stand_ins else w for w in words)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vsepp.data.collections import open_checked
 from vsepp.experiments.journal import METRICS
-from vsepp.experiments.opening import open_checked
 from vsepp.experiments.provenance import circumstances
 from vsepp.experiments.reproduce import reproduce
 

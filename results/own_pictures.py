@@ -20,12 +20,11 @@ from vsepp.data.captioned import CaptionedImages
 from vsepp.data.collections import open_data
 from vsepp.encoders.architecture import IN_THE_BOX
 from vsepp.errors import WorkFailed
-from vsepp.experiments.measure import measure_on
+from vsepp.experiments.measure import measure_on, shorten
 from vsepp.experiments.provenance import circumstances
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run
-from vsepp.experiments.shortening import shorten
 from vsepp.snapshots.snapshot import Snapshot
 
 ROOT, SIZES = Path(__file__).parents[1], (200, 500, 2_000)

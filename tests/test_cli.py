@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -106,14 +107,17 @@ def test_recipes_lists_the_papers_rows():
     assert {"default", "scratch", "f8k-best", "1.11"} <= {recipe["recipe"] for recipe in listed}
     assert all(recipe["expect"] is None for recipe in listed if not recipe["row"])
     for recipe in listed:
-        assert set(recipe) == {"recipe", "row", "name", "needs", "protocol", "expect"}
+        assert set(recipe) == {"recipe", "row", "name", "model", "needs", "protocol", "expect"}
     for row in rows:
         for side in ("captions", "images"):
             assert set(row["expect"][side]) == {"r1", "r5", "r10", "median_rank"}
     said = vsepp("recipes").stdout
-    assert "1.11  VSE++ (ResNet, FT), RC+rV" in said
-    assert "  default                tf_efficientnet_lite1, sum_of_hinges then" in said
-    assert "  default-ft             tf_efficientnet_lite1 fine-tuned, sum_of_hinges then" in said
+    for cells in (
+        ("1.11", r"VSE\+\+ \(ResNet, FT\), RC\+rV", "coco", "from 1.10"),
+        ("default", "tf_efficientnet_lite1, sum_of_hinges then"),
+        ("default-ft", "tf_efficientnet_lite1 fine-tuned, sum_of_hinges then"),
+    ):
+        assert re.search("^  " + " {3,}".join(cells), said, re.MULTILINE), cells
 
 
 @pytest.fixture
@@ -222,10 +226,10 @@ def test_data_names_what_cannot_be_used_and_what_is_missing(photo_folder):
     rows = table.read_text().splitlines()
     table.write_text("\n".join([f"{rows[0]},split", *(f"{row},train" for row in rows[1:])]))
     said = vsepp("data", photo_folder).stdout
-    assert "29 pictures" in said
-    assert f"Left out: 1.\n  {broken}: cannot be read as a picture" in said
+    assert "29 images" in said
+    assert f"Left out: 1.\n  {broken}: cannot be read as an image" in said
     assert "No test split" in said
-    assert "Needs a split val (give some pictures the split val): default" in said
+    assert "Needs a split val (give some images the split val): default" in said
 
 
 def test_data_of_which_nothing_can_be_used(photo_folder):
@@ -242,8 +246,8 @@ def test_data_is_ready_for_what_it_can_serve_and_for_nothing_else(tmp_path):
     assert f30k["3.11"] == ["Flickr30K"]
     assert f30k["1.11"] == ["COCO"]
     coco = json.loads(vsepp("data", write_coco(tmp_path / "c", items), "--json").stdout)["missing"]
-    assert coco["1.11"] == ["5,000 test pictures for 5x1k"]
-    assert coco["1.6"] == ["1,000 test pictures for 1k"]
+    assert coco["1.11"] == ["5,000 test images for 5x1k"]
+    assert coco["1.6"] == ["1,000 test images for 1k"]
     assert coco["f8k-vse0-1c"] == ["Flickr8k"]
     said = vsepp("data", "shapes:64").stdout.splitlines()
     assert "Ready to train: default, default-ft, scratch, demo-* (3)" in said
@@ -272,7 +276,7 @@ def test_what_is_left_out_of_a_training_is_counted(photo_folder, tmp_path):
     arguments = ["train", "scratch", "--data", photo_folder, "--into", tmp_path / "run", *SETS]
     arguments += ["--set", "phases.0.epochs=1"]
     stopped = vsepp(*arguments, code=2).stderr
-    assert f"{broken}: cannot be read as a picture" in stopped
+    assert f"{broken}: cannot be read as an image" in stopped
     skip = ["--set", "data.on_error=skip"]
     assert "Left out: 1.\n" in vsepp(*arguments, *skip).stderr
     assert json.loads((tmp_path / "run" / "config.json").read_text())["notes"]["left_out"] == 1
@@ -284,7 +288,7 @@ def test_what_is_left_out_of_a_training_is_counted(photo_folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["data", "/nowhere"], "There is nothing at /nowhere"),
+        (["data", "/nowhere"], "/nowhere does not exist"),
         (["data", "s3://bucket/x"], "s3://bucket/x is a URL"),
         (["train", "nothing", "--data", "shapes:64", "--into", "x"], "There is no recipe"),
         (

@@ -10,8 +10,7 @@ import torch
 from vsepp.equations.losses import max_of_hinges
 from vsepp.equations.sampling import smallest_batch
 from vsepp.experiments.comparison import printed
-from vsepp.experiments.recipe import Recipe
-from vsepp.experiments.tables import Quoted, table_of
+from vsepp.experiments.recipe import Quoted, Recipe, table_of
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "errata.md").read_text()

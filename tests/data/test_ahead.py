@@ -4,7 +4,7 @@ from threading import Event
 
 import pytest
 
-from vsepp.data.ahead import AHEAD, made_ahead
+from vsepp.data.resources import AHEAD, made_ahead
 
 
 def test_work_ahead_keeps_its_order_and_hands_on_errors():
@@ -29,5 +29,5 @@ def test_work_goes_on_while_the_reader_is_busy():
 
 
 def test_it_needs_no_torch():
-    script = "import sys, vsepp.data.ahead; assert 'torch' not in sys.modules"
+    script = "import sys, vsepp.data.resources; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0

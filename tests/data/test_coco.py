@@ -48,9 +48,9 @@ def test_what_is_wrong_is_said_with_its_row(tmp_path, items):
             open_data(tmp_path)
 
     np.save(annotations / "coco_train_ids.npy", np.append(ids, 999_999))
-    refused(r"coco_train_ids\.npy, row 30: there is no caption 999999")
+    refused(r"coco_train_ids\.npy, row 30: .*has no caption 999999")
     np.save(annotations / "coco_train_ids.npy", np.append(ids, ids[0]))
-    refused(r"coco_train_ids\.npy, row 30: the id 0 is there twice")
+    refused(r"coco_train_ids\.npy, row 30: the id 0 is a duplicate")
     np.save(annotations / "coco_train_ids.npy", ids.astype(float))
     refused("expected a list of whole numbers")
     np.save(annotations / "coco_train_ids.npy", np.load(annotations / "coco_test_ids.npy"))
@@ -60,7 +60,7 @@ def test_what_is_wrong_is_said_with_its_row(tmp_path, items):
     refused(r"coco_dev_ids\.npy cannot be read")
     (annotations / "coco_dev_ids.npy").unlink()
     (tmp_path / "images" / "train2014" / open_data(tmp_path).items[0].key).unlink()
-    refused(r"coco_train_ids\.npy, row 0: .*the picture of caption 0, is missing")
+    refused(r"coco_train_ids\.npy, row 0: .*the image of caption 0, is missing")
     assert open_data(tmp_path, "skip").splits["train"] == (5, 25)
     table = annotations / "captions_val2014.json"
     content = json.loads(table.read_text())

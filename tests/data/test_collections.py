@@ -95,7 +95,7 @@ def test_flickr8k(flickr8k):
             "photo,caption\na.jpg,x\n",
             "expected the columns image and caption, found 'photo, caption'",
         ),
-        ("image,caption\n", "has no rows that can be used"),
+        ("image,caption\n", "has no usable rows"),
         ("image,caption\na.jpg,one, two\n", "line 2: more cells than columns"),
         ("image,caption,split\na.jpg,x,train\na.jpg,y,test\n", "line 3: a.jpg is in split 'test'"),
     ],

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vsepp.data.crops import RANDOM_CROPS, draws, random_boxes
+from vsepp.data.pictures import RANDOM_CROPS, draws, random_boxes
 
 
 def boxes_of(crop, width, height, count=1, seed=0, size=32):

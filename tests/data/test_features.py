@@ -3,11 +3,10 @@ import pytest
 import torch
 
 from tests.layouts import some_items, write_features
-from vsepp.data.check import checked
-from vsepp.data.collections import open_data
+from vsepp.data.captioned import Problems
+from vsepp.data.collections import checked, open_data
 from vsepp.data.features import features_of
 from vsepp.data.tokens import Vocabulary
-from vsepp.data.troubles import Troubles
 from vsepp.errors import WrongRequest
 from vsepp.loading.batches import Pairs
 
@@ -73,14 +72,14 @@ def test_names_give_pictures_any_number_of_captions(folder):
 def test_what_is_wrong_is_said(folder):
     def refused(message, on_error="stop"):
         with pytest.raises(WrongRequest, match=message):
-            checked(open_data(folder, on_error), Troubles(on_error))
+            checked(open_data(folder, on_error), Problems(on_error))
 
     rows = np.load(folder / "test_ims.npy")
     write_captions(folder, *"1234567")
     for on_error in ("stop", "skip"):  # whose captions they are nobody can know
         refused(r"test_ims\.npy has 4 rows and test_caps\.txt 7 lines.*test_ids\.txt", on_error)
     (folder / "test_ids.txt").write_text("a\nb\na\nb\na\nb\na\n")
-    refused(r"test_ids\.txt names 7 pictures, one after another, and test_ims\.npy has 4 rows")
+    refused(r"test_ids\.txt names 7 images in a row, and test_ims\.npy has 4 rows")
     (folder / "test_ids.txt").unlink()
     (folder / "test_caps.txt").unlink()
     refused(r"test_caps\.txt is missing")
@@ -88,7 +87,7 @@ def test_what_is_wrong_is_said(folder):
     np.save(folder / "test_ims.npy", rows[:, :100])
     refused("different lengths: 108 in dev_ims.npy and 100 in test_ims.npy")
     np.save(folder / "test_ims.npy", np.zeros((4, 36, 108), np.float32))
-    refused("holds regions, 36 a picture")
+    refused("contains 36 regions per image")
     np.save(folder / "test_ims.npy", rows.astype(int))
     refused("expected a row of numbers")
     (folder / "test_ims.npy").write_bytes(b"no array")
@@ -99,9 +98,9 @@ def test_a_row_that_is_not_finite_is_named_and_can_be_left_out(folder):
     rows = np.load(folder / "train_ims.npy")
     rows[5, 17] = np.nan
     np.save(folder / "train_ims.npy", rows)
-    with pytest.raises(WrongRequest, match=r"train_ims\.npy, row 5: holds a number"):
-        checked(open_data(folder), Troubles())
-    data = checked(open_data(folder, "skip"), Troubles("skip"))
+    with pytest.raises(WrongRequest, match=r"train_ims\.npy, row 5: contains NaN or infinity"):
+        checked(open_data(folder), Problems())
+    data = checked(open_data(folder, "skip"), Problems("skip"))
     assert data.splits["train"] == (7, 35)
     assert len(data.left_out) == 1
 
@@ -112,7 +111,7 @@ def test_rows_that_should_repeat_and_do_not_are_named(tmp_path, items):
     rows[12, 0] += 1
     np.save(tmp_path / "train_ims.npy", rows)
     with pytest.raises(WrongRequest, match=r"train_ims\.npy, row 10: row 12 differs"):
-        checked(open_data(tmp_path), Troubles())
+        checked(open_data(tmp_path), Problems())
 
 
 def test_lines_that_cannot_be_used_keep_their_place(folder):
@@ -129,5 +128,5 @@ def test_lines_that_cannot_be_used_keep_their_place(folder):
 
 
 def test_a_feature_is_no_picture(folder):
-    with pytest.raises(WrongRequest, match=r"row 0 is a feature.*vsepp train features"):
+    with pytest.raises(WrongRequest, match=r"row 0 holds features.*vsepp train features"):
         open_data(folder).split("train")[0].path.open(64)

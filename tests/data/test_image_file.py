@@ -21,8 +21,6 @@ from tests.hostile import EPS, chunk, commented_gif, many_scans, png, shared_tag
 from tests.memory import peak_extra_megabytes
 from tests.pictures import HEIC
 from vsepp.data import image_file, pictures
-from vsepp.data.formats import FORMATS, MEDIA_TYPES, NAMES, SUFFIXES, format_of
-from vsepp.data.headers import exif_bytes_of_avif, scans_of_jpeg, tags_fit
 from vsepp.data.image_file import (
     MOST_BYTES,
     MOST_MEMORY,
@@ -33,6 +31,16 @@ from vsepp.data.image_file import (
     orientation_of,
     read_at_most,
     times_of,
+)
+from vsepp.data.image_headers import (
+    FORMATS,
+    MEDIA_TYPES,
+    NAMES,
+    SUFFIXES,
+    exif_bytes_of_avif,
+    format_of,
+    scans_of_jpeg,
+    tags_fit,
 )
 from vsepp.data.pictures import open_picture, opened
 from vsepp.errors import WorkFailed
@@ -494,5 +502,5 @@ def test_what_is_no_regular_file_does_not_keep_anybody_waiting(tmp_path, kind):
         path = Path("/dev/zero")
     else:
         path.symlink_to("/dev/zero")
-    with pytest.raises(WorkFailed, match="cannot be read as a picture"):
+    with pytest.raises(WorkFailed, match="cannot be read as an image"):
         open_picture(path, 64)

@@ -48,7 +48,7 @@ def test_what_is_wrong_is_said(tmp_path):
         ('{"images": [{"filename": "a.jpg"}]}', "image 0: expected filename, split and sentences"),
         ('{"images": [3]}', "image 0: expected filename, split and sentences"),
         ('["images"]', "is not Karpathy's JSON"),
-        ('{"images": []}', "names no pictures"),
+        ('{"images": []}', "names no usable images"),
     ):
         table.write_text(content)
         with pytest.raises(WrongRequest, match=message):

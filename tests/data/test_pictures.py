@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from torchvision import transforms
 
-from vsepp.data.crops import draws
 from vsepp.data.pictures import (
     View,
     center_crop,
+    draws,
     open_picture,
     random_crops,
     shrink,
@@ -155,7 +155,7 @@ def test_a_broken_picture_is_named(content, tmp_path):
         gradient(300, 300).save(file)
         content = file.read_bytes()[:2000]
     file.write_bytes(content)
-    with pytest.raises(WorkFailed, match=r"broken\.jpg cannot be read as a picture"):
+    with pytest.raises(WorkFailed, match=r"broken\.jpg cannot be read as an image"):
         open_picture(file, 100)
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vsepp.data.sentences import sentences
+from vsepp.data.treebank import sentences
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from vsepp.data.collections import open_data
 from vsepp.data.tokens import SPECIALS, Vocabulary
 from vsepp.data.treebank import CUTTERS
 from vsepp.errors import WrongRequest
-from vsepp.snapshots.released_vocabulary import read_vocabulary
+from vsepp.snapshots.released import read_vocabulary
 
 CAPTIONS = ["A dog runs.", "A dog sleeps!", "the cat"]
 
@@ -51,7 +51,7 @@ def test_unknown_words_are_named_as_they_were_written(text, unknown):
 
 
 def test_words_are_judged_one_by_one():
-    judged = Vocabulary.learn(CAPTIONS).judged("The ZEBRA, runs (zebra)")
+    judged = Vocabulary.learn(CAPTIONS).words_with_known("The ZEBRA, runs (zebra)")
     assert judged == [("The", True), ("ZEBRA", False), ("runs", True), ("zebra", False)]
 
 
@@ -124,7 +124,7 @@ def test_unknown_words_of_a_vocabulary_with_rules_of_its_own():
     ids = {word: number for number, word in enumerate((*SPECIALS, "a", "dog", "does", "n't"))}
     released = Vocabulary.of_ids(ids, next(iter(CUTTERS)))
     assert released.unknown_words("A dog doesn't fly, a dog.") == ["fly"]
-    assert released.judged("a cat") == [("a", True), ("cat", False)]
+    assert released.words_with_known("a cat") == [("a", True), ("cat", False)]
 
 
 def test_new_words_come_behind_those_that_are_known(tmp_path):
@@ -140,11 +140,11 @@ def test_new_words_come_behind_those_that_are_known(tmp_path):
 
 def test_the_place_of_a_word_counts_the_more_frequent_ones():
     words = Vocabulary.learn(["a dog runs", "a dog", "a cat"])
-    assert [words.place(word) for word in words.words()] == [0, 1, 2, 3]
-    assert words.place("DOG") == words.place("ｄｏｇ") == 1
-    assert words.place("zebra") is None
+    assert [words.rank(word) for word in words.words()] == [0, 1, 2, 3]
+    assert words.rank("DOG") == words.rank("ｄｏｇ") == 1
+    assert words.rank("zebra") is None
     released = Vocabulary.of_ids(dict(zip((*SPECIALS, "dog"), range(5), strict=True)), "treebank")
-    assert (released.place("dog"), released.place("cat")) == (0, None)
+    assert (released.rank("dog"), released.rank("cat")) == (0, None)
 
 
 def test_words_can_be_learned_by_the_releases_rules(tmp_path):

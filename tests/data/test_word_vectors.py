@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from vsepp.data.word_vectors import read_word_vectors
+from vsepp.data.tokens import read_word_vectors
 from vsepp.errors import WrongRequest
 
 WORDS = ["dog", "cat", "été", ".", "english"]
@@ -50,5 +50,5 @@ def test_what_does_not_fit_is_explained(text, message, tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(WrongRequest, match=r"There is no file of word vectors .*nowhere"):
+    with pytest.raises(WrongRequest, match=r"nowhere.* does not exist"):
         read_word_vectors(tmp_path / "nowhere.txt", WORDS, 3)

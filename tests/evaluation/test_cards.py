@@ -1,9 +1,26 @@
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
-from vsepp.evaluation.cards import DPI, WIDTH, Card, Entry, Shown, draw_cards
-from vsepp.evaluation.ink import LIGHT
+from vsepp.evaluation.cards import (
+    DPI,
+    FONT,
+    WIDTH,
+    Card,
+    Entry,
+    Shown,
+    _fonts,
+    _wrap,
+    draw_cards,
+)
+from vsepp.evaluation.palette import LIGHT
 
 LONG = (
     "a very long caption that says everything there is to say about a picture, and then some " * 6
@@ -75,7 +92,65 @@ def test_models_keep_their_colours_and_formulas_are_text(tmp_path):
         assert (pixels == wanted).all(axis=-1).any()
 
 
-def test_letters_that_no_font_has_are_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", list)
+@pytest.fixture
+def fonts(monkeypatch):
+    """No installed fonts but those that a test adds."""
+    from matplotlib.font_manager import fontManager
+
+    found = [font for font in fontManager.ttflist if font.name == FONT]
+    monkeypatch.setattr(fontManager, "ttflist", found)
+    return fontManager
+
+
+def test_characters_that_no_font_has_are_returned(tmp_path, fonts):
     card = Card((Shown(a_picture(8, 8)),), (Entry("GT", "一 cat"),))
     assert draw_cards([card], "title", "remark", tmp_path / "x.png") == {"一"}
+
+
+def test_characters_come_from_fonts_that_have_them(tmp_path, fonts):
+    text = "两个孩子在沙滩上堆沙堡。"
+    (tmp_path / "broken.ttf").write_bytes(b"not a font")
+    fonts.addfont(a_font_with(text, tmp_path / "han.ttf", "Han"))
+    broken = replace(fonts.ttflist[-1], fname=str(tmp_path / "broken.ttf"), name="Broken")
+    fonts.ttflist.insert(0, broken)
+    assert _fonts([text, "ༀ"]) == ([FONT, "Han"], {"ༀ"})
+    assert _fonts(["only latin"]) == ([FONT], set())
+    card = Card((Shown(a_picture(8, 8)),), (Entry("GT", text * 3),))
+    assert draw_cards([card], "title", "remark", tmp_path / "x.png") == set()
+
+
+def test_wide_characters_count_twice():
+    plain, wide = _wrap("ab " * 40, 2.2, 9), _wrap("两个" * 40, 2.2, 9)
+    assert 2 * len(wide[0]) <= len(max(plain, key=len)) + 2
+    assert "".join(wide) == "两个" * 40
+    assert _wrap("ab " * 400, 2.2, 5)[-1].endswith("…")
+    assert _wrap("  \n\t ", 2.2, 5) == []
+
+
+@given(st.text(max_size=60))
+def test_any_text_at_all_becomes_lines(text):
+    lines = _wrap(text, 1, 4)
+    assert len(lines) <= 4
+    assert all(line.strip() for line in lines)
+
+
+def a_font_with(letters: str, file: Path, family: str) -> Path:
+    """A font of black squares."""
+    letters = "".join(sorted(set(letters)))
+    pen = TTGlyphPen(None)
+    pen.moveTo((50, 0))
+    for corner in ((950, 0), (950, 900), (50, 900)):
+        pen.lineTo(corner)
+    pen.closePath()
+    names = [".notdef", *(f"g{ord(letter):x}" for letter in letters)]
+    builder = FontBuilder(1000, isTTF=True)
+    builder.setupGlyphOrder(names)
+    builder.setupCharacterMap({ord(letter): f"g{ord(letter):x}" for letter in letters})
+    builder.setupGlyf({name: pen.glyph() for name in names})
+    builder.setupHorizontalMetrics(dict.fromkeys(names, (1000, 50)))
+    builder.setupHorizontalHeader(ascent=900, descent=-100)
+    builder.setupNameTable({"familyName": family, "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    builder.save(file)
+    return file

@@ -6,9 +6,8 @@ from PIL import Image
 
 from vsepp.equations.ranking import Recall
 from vsepp.evaluation.behaviour import Behaviour
-from vsepp.evaluation.curves import DPI, WIDTH, _without_tails, draw_curves
-from vsepp.evaluation.ink import DARK, LIGHT
-from vsepp.evaluation.learning import LearningCurve, Point
+from vsepp.evaluation.curves import DPI, WIDTH, LearningCurve, Point, _without_tails, draw_curves
+from vsepp.evaluation.palette import DARK, LIGHT
 from vsepp.evaluation.retrieval import Retrieval
 
 
@@ -28,9 +27,9 @@ def a_curve(name: str, num_epochs: int, behaves: bool = True, slow: float = 1.0)
     return LearningCurve(name, points)
 
 
-def drawn(curves, ink=LIGHT) -> np.ndarray:
+def drawn(curves, palette=LIGHT) -> np.ndarray:
     stream = io.BytesIO()
-    draw_curves(curves, stream, ink)
+    draw_curves(curves, stream, palette)
     return np.asarray(Image.open(stream).convert("RGB"))
 
 

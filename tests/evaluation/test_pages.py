@@ -43,7 +43,7 @@ def read(page: str) -> Reader:
 
 
 def a_card(text: str) -> Card:
-    shown = Shown(Image.new("RGB", (60, 40), "red"), "hardest picture [0.10]")
+    shown = Shown(Image.new("RGB", (60, 40), "red"), "hardest image [0.10]")
     entries = (Entry("GT", text), Entry(f"HN [0.26] {text}", "ein Hund", model=7))
     return Card((shown, shown), entries, (Entry("GT, too", "两个孩子"),))
 
@@ -53,7 +53,7 @@ def test_captions_are_text_and_nothing_else(text):
     reader = read(cards_page([a_card(text)] * 3, text or "title", text))
     assert reader.texts.count(text) >= 3 or not text
     assert "两个孩子" in reader.texts
-    assert "hardest picture [0.10]" in reader.texts
+    assert "hardest image [0.10]" in reader.texts
     assert f"HN [0.26] {text}" in reader.texts
     tags = [tag for tag, _ in reader.tags]
     assert "script" not in tags

@@ -2,9 +2,9 @@ import pytest
 
 import vsepp
 from tests.layouts import some_items, write_features
+from vsepp.data.collections import open_checked
 from vsepp.errors import WrongRequest
 from vsepp.experiments.measure import measure
-from vsepp.experiments.opening import open_checked
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
 

@@ -68,7 +68,7 @@ def test_what_somebody_else_made_is_not_deleted(tmp_path, visits, name):
     theirs.write_text("mine")
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
     assert done.exit_code == 2
-    assert "is not a folder that vsepp demo made" in done.stderr
+    assert "was not made by vsepp demo" in done.stderr
     assert "--out DIR" in done.stderr
     assert theirs.read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == [name.partition("/")[0]]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.layouts import some_items, write_features, write_folder, write_shards
 from vsepp.data.collections import open_data
-from vsepp.experiments.fingerprint import differences, fingerprint, short_name
+from vsepp.experiments.provenance import differences, fingerprint, short_name
 from vsepp.experiments.recipe import Recipe
 
 

@@ -15,12 +15,12 @@ from tests.layouts import (
     write_karpathy,
     write_shards,
 )
+from vsepp.data.collections import open_checked
 from vsepp.encoders.architecture import read_config
 from vsepp.errors import WrongRequest
+from vsepp.experiments.catalogue import describe
 from vsepp.experiments.measure import measure
-from vsepp.experiments.opening import open_checked
 from vsepp.experiments.precompute import NetKeys, precompute
-from vsepp.experiments.readiness import describe
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run
@@ -141,12 +141,12 @@ def test_precompute_goes_on_and_refuses_what_is_not_its_own(tmp_path):
     assert (made / "test_ims.npy").stat().st_mtime_ns == before
     assert np.load(made / "train_ims.npy").shape == (8, 512)
     assert json.loads((made / "features.json").read_text())["backbone"] == "resnet18"
-    with pytest.raises(WrongRequest, match="features of another net"):
+    with pytest.raises(WrongRequest, match="features of another backbone"):
         precompute(data, "resnet18", 10, made, SMALL_NET)
     (made / "features.json").unlink()
     with pytest.raises(WrongRequest, match="unknown origin"):
         precompute(data, "resnet18", 1, made, SMALL_NET)
-    with pytest.raises(WrongRequest, match=r"takes 1 .* or 10"):
+    with pytest.raises(WrongRequest, match=r"must be 1 .* or 10"):
         precompute(data, "resnet18", 3, made, SMALL_NET)
     with pytest.raises(WrongRequest, match=r"holds pictures.*vsepp precompute"):
         run(Recipe.load("features", [*ON_FEATURES, *keys]), data, tmp_path / "run")
@@ -165,7 +165,7 @@ def test_the_authors_ten_crop_files_train_the_rows_of_table_4(tmp_path):
         (_, notes) = read_config(tmp_path / "runs" / row)
         assert notes["recipe"]["data"]["train"] == ["train", "restval"]
     described = describe(str(folder))
-    assert all(described.missing[row] == ["5,000 test pictures for 5x1k"] for row in rows)
+    assert all(described.missing[row] == ["5,000 test images for 5x1k"] for row in rows)
     assert "restval is part of train" in described.text()
     other = write_features(tmp_path / "coco_precomp", some_items(16))
     assert all("a split restval" in str(describe(str(other)).missing[row]) for row in rows)
@@ -212,7 +212,7 @@ def test_splits_that_are_paths_are_written_nowhere(tmp_path):
     for split in ("../../escaped", "/tmp/escaped", "..", "a/b", "a\\b", ".hidden"):
         table.write_text(table.read_text().replace(",train\n", f",{split}\n"))
         data = open_checked(str(pictures))
-        with pytest.raises(WrongRequest, match="cannot be a file's name"):
+        with pytest.raises(WrongRequest, match="cannot be a file name"):
             precompute(data, "resnet18", 1, tmp_path / "deep" / "made", SMALL_NET)
         assert not (tmp_path / "deep").exists()
         table.write_text(table.read_text().replace(f",{split}\n", ",train\n"))
@@ -229,7 +229,7 @@ def test_precompute_notices_a_picture_that_was_changed(tmp_path):
     first, second = sorted(moved.glob("*.jpg"))[:2]
     first.write_bytes(second.read_bytes())
     torch.manual_seed(0)
-    with pytest.raises(WrongRequest, match="of other pictures"):
+    with pytest.raises(WrongRequest, match="of other images"):
         precompute(open_checked(str(moved)), "resnet18", 1, tmp_path / "made", SMALL_NET)
 
 

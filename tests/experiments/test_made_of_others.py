@@ -42,7 +42,7 @@ def test_a_mean_is_measured_and_kept_as_a_model_of_its_own(of_one_start, world, 
     told = [float(number) for number in re.findall(r"\d+\.\d", said)]
     expected = [measure_on(one, world, "val").rsum for one in (*apart, mean)]
     assert told == pytest.approx(expected, abs=0.051)
-    assert ("One alone is better" in said) == (expected[2] < max(expected[:2]))
+    assert ("One of them alone is better" in said) == (expected[2] < max(expected[:2]))
     assert mean.notes["mean_of"] == 2
     assert (tmp_path / "mean" / "image.onnx").is_file()
 

@@ -1,7 +1,8 @@
 import pytest
 
 from vsepp.errors import WrongRequest
-from vsepp.experiments.recipe import RECIPES, Recipe
+from vsepp.experiments.keys import GRID, RECIPES, shipped_tables
+from vsepp.experiments.recipe import Recipe
 
 
 def test_a_recipe_by_name_with_changes():
@@ -39,8 +40,8 @@ def test_a_recipe_from_a_file(tmp_path):
         ("phases.9.epochs=1", "9 is not an item; there are 0 to 2"),
         ("phases=3", "phases takes a list, not 3"),
         ("loss=3", "loss takes keys, not 3"),
-        ("batch_size.x=3", "batch_size holds a value, not keys"),
-        ("loss.margin", "write it as key=value"),
+        ("batch_size.x=3", "batch_size is a value and has no keys"),
+        ("loss.margin", "write it as KEY=VALUE"),
         ("batch_size=1", "at least 2"),
         ("seed=-1", "0 or more"),
         ("phases.0.epochs=-1", "0 or more"),
@@ -91,15 +92,45 @@ def test_wrong_files_are_explained(tmp_path):
 
 
 def test_every_recipe_of_ours_loads_and_opens_with_its_command():
+    for name in shipped_tables():
+        recipe = Recipe.load(name)
+        assert recipe.phases or recipe.trains_nothing
     files = list(RECIPES.glob("*.toml"))
     for file in files:
-        recipe = Recipe.load(file.stem)
-        assert recipe.phases or recipe.trains_nothing
         first = file.read_text().splitlines()[0]
         assert first.startswith("# ")
         assert "vsepp " in first
-        assert len(file.read_text().splitlines()) < 15
-    assert len(files) >= 6
+        assert len(file.read_text().splitlines()) < 15 or file.stem == GRID
+    assert len(files) == 39
+
+
+def test_the_grid_is_every_model_with_every_crop():
+    models, crops = (
+        ("vse0", "vse0-norms", "vse++", "order0", "order++"),
+        ("1c", "10c", "rc", "rc-ft"),
+    )
+    names = {f"f8k-{model}-{crop}" for model in models for crop in crops}
+    assert names | {"f8k-best", "f8k-best-rc"} == {
+        n for n in shipped_tables() if n.startswith("f8k")
+    }
+    one = Recipe.load("f8k-order++-rc-ft")
+    assert (one.title, one.start_from) == ("Order++, RC, fine-tuned", "f8k-order++-rc")
+    assert one.model.finetune and one.model.similarity == "order_similarity_rooted"
+    assert one.phases[0].loss == "max_of_hinges" and one.loss.mask_same_image
+
+
+def test_a_recipe_extends_another(tmp_path):
+    tuned, plain = Recipe.load("default-ft"), Recipe.load("default")
+    assert (tuned.phases, tuned.loss, tuned.data.min_count) == (plain.phases, plain.loss, 2)
+    assert (tuned.data.crop, tuned.net_share) == ("random_resized", 0.3)
+    own = tmp_path / "own.toml"
+    own.write_text('extends = "scratch"\nloss = { margin = 0.1 }\n')
+    recipe = Recipe.load(str(own), ["batch_size=7"])
+    assert (recipe.name, recipe.loss.margin, recipe.batch_size) == ("own", 0.1, 7)
+    assert recipe.phases == Recipe.load("scratch").phases
+    own.write_text('extends = "nothing"\n')
+    with pytest.raises(WrongRequest, match="There is no recipe 'nothing'"):
+        Recipe.load(str(own))
 
 
 def test_the_demos_models_differ_in_what_they_say_alone():
@@ -120,13 +151,13 @@ def test_the_demos_models_differ_in_what_they_say_alone():
 
 
 def test_the_papers_rows_crop_and_cut_words_as_the_release_did():
-    rows = [Recipe.load(file.stem) for file in RECIPES.glob("[0-9]*.toml")]
+    rows = [Recipe.load(name) for name in shipped_tables() if name[0].isdecimal()]
     trained = [row for row in rows if not row.model_of]
     assert {row.data.words for row in trained} == {"nltk-3.2"}
     random = [row for row in trained if row.data.crop == "random_resized"]
     assert {row.data.crop_from for row in random} == {"original"}
     assert (len(rows), len(trained), len(random)) == (28, 26, 18)
-    ours = [Recipe.load(f.stem) for f in RECIPES.glob("*.toml") if not f.stem[0].isdecimal()]
+    ours = [Recipe.load(name) for name in shipped_tables() if not name[0].isdecimal()]
     assert {(recipe.data.words, recipe.data.crop_from) for recipe in ours} == {
         ("unicode", "resized")
     }

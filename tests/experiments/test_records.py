@@ -11,12 +11,11 @@ import torch
 import vsepp
 from tests.layouts import some_items, write_coco, write_features, write_folder
 from vsepp.cli import app
+from vsepp.data.collections import DataOptions, open_checked
 from vsepp.experiments import provenance
-from vsepp.experiments.fingerprint import weights_of
 from vsepp.experiments.health import HealthCheck, Stopped
 from vsepp.experiments.measure import measure
-from vsepp.experiments.opening import UseOfData, open_checked
-from vsepp.experiments.provenance import circumstances
+from vsepp.experiments.provenance import circumstances, weights_of
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run
@@ -68,8 +67,8 @@ def test_a_row_on_other_data_says_so(features, tmp_path):
     text, written = report.text(), report.as_dict()
     for note in (
         "The paper's row is on Flickr30K; ",
-        "does not say that it is.",
-        "Learned from features of 108 numbers; the paper's vgg19.tv_in1k makes 4,096.",
+        "is that is unknown.",
+        "Trained on features of length 108; the paper's vgg19.tv_in1k has 4,096.",
         "Changed from 3.10: batch_size=16, model.dim=8",
         "Measured on 8 images; the paper's row on 1,000.",
     ):
@@ -191,5 +190,5 @@ def test_a_tree_that_was_changed_is_noticed(tmp_path, monkeypatch):
 def test_a_model_is_measured_with_as_many_captions_as_one_asks_for(snapshot_folder, tmp_path):
     folder = write_folder(tmp_path / "data", some_items(16))
     all_of_them, _ = measure(snapshot_folder, str(folder))
-    two, _ = measure(snapshot_folder, str(folder), keys=UseOfData(captions=2))
+    two, _ = measure(snapshot_folder, str(folder), keys=DataOptions(captions=2))
     assert (all_of_them.num_captions, two.num_captions) == (40, 16)

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.layouts import some_items, write_coco, write_features, write_karpathy
+from vsepp.data.collections import open_checked
 from vsepp.errors import WrongRequest
 from vsepp.experiments.catalogue import paper_rows
-from vsepp.experiments.opening import open_checked
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run
@@ -107,7 +107,7 @@ def test_several_seeds_give_mean_and_spread(tmp_path):
 def test_what_cannot_be_reproduced_is_said(collections, tmp_path):
     coco, f30k = collections["coco"], collections["f30k"]
     for what, data, changes, message in (
-        ("1.5", coco, SHORT, r"1\.5 2WayNet .* quotes from others.*table:1"),
+        ("1.5", coco, SHORT, r"1\.5 2WayNet .* is quoted by the paper.*table:1"),
         ("1.99", coco, SHORT, "There is no recipe '1.99'"),
         ("table:5", coco, SHORT, "table:1 to table:4"),
         ("1.6", coco, SHORT[:-1], "protocol 1k needs 1,000 images.*--set protocol=full"),

@@ -68,7 +68,7 @@ def test_two_processes_end_with_the_weights_of_one(world, tmp_path):
     (line,) = (tmp_path / "two" / "metrics.jsonl").read_text().splitlines()
     assert json.loads(line)["num_steps"] == 20
     assert furthest_apart(tmp_path / "two", tmp_path / "one") < 1e-9
-    assert said.count("Best: rsum") == said.count("Taken for") == 1  # one speaks for both
+    assert said.count("Best: rsum") == said.count("Data: ") == 1  # one speaks for both
     assert not (tmp_path / "two" / "resume.state").exists()
 
 

@@ -129,7 +129,7 @@ def test_another_start_is_another_model(data, tmp_path, monkeypatch):
 
 
 def opened(where):
-    from vsepp.experiments.opening import open_checked
+    from vsepp.data.collections import open_checked
 
     return open_checked(where)
 
@@ -189,6 +189,6 @@ def test_an_interrupted_run_of_an_older_version_is_refused(interrupted, tmp_path
 
 
 def test_a_name_that_is_a_path_is_written_nowhere(data, tmp_path):
-    with pytest.raises(WrongRequest, match="name is that of its folder"):
+    with pytest.raises(WrongRequest, match="name becomes the name of a folder"):
         reproduce("features", data, tmp_path / "runs", [*SHORT, "name=../escaped"])
     assert not list(tmp_path.iterdir())

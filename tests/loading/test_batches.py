@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from vsepp.data.ahead import AHEAD
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.pictures import View
-from vsepp.data.resources import Budget
+from vsepp.data.resources import AHEAD, Budget
 from vsepp.data.tokens import Vocabulary
 from vsepp.loading.batches import Pairs, padded
 from vsepp.loading.decoded import DecodedPictures
@@ -113,7 +112,7 @@ def test_training_and_validation_share_one_budget(world, monkeypatch):
 
 
 def test_many_cores_do_not_begin_many_batches(world, monkeypatch):
-    monkeypatch.setattr("vsepp.data.ahead.num_threads", lambda: 64)
+    monkeypatch.setattr("vsepp.data.resources.num_threads", lambda: 64)
     begun = []
     pairs = Pairs(world.items, Vocabulary.learn(["a"]), View(64, 64))
     make = pairs.batch

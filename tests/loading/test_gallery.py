@@ -6,8 +6,7 @@ import torch
 from PIL import Image
 
 from vsepp.data.captioned import CaptionedImage
-from vsepp.data.crops import RANDOM_CROPS, draws
-from vsepp.data.pictures import View
+from vsepp.data.pictures import RANDOM_CROPS, View, draws
 from vsepp.loading.decoded import DecodedPictures
 from vsepp.loading.gallery import Gallery
 from vsepp.loading.resampling import resampled

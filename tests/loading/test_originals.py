@@ -7,8 +7,7 @@ from PIL import Image
 from torchvision.transforms import functional
 
 from vsepp.data.captioned import CaptionedImage
-from vsepp.data.crops import draws, random_boxes
-from vsepp.data.pictures import View, open_picture
+from vsepp.data.pictures import View, draws, open_picture, random_boxes
 from vsepp.loading.decoded import DecodedPictures
 from vsepp.loading.originals import Original
 

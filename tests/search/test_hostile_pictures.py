@@ -20,7 +20,7 @@ from tests.memory import peak_extra_megabytes
 from tests.models import SCENES
 from tests.pictures import HEIC
 from tests.shards import as_jpeg, write_parquet, write_tar
-from vsepp.data import ahead
+from vsepp.data import resources
 from vsepp.data.image_file import MOST_BYTES
 from vsepp.errors import WorkFailed
 from vsepp.search import embedding, shards
@@ -217,7 +217,7 @@ def test_rows_of_a_parquet_file_are_taken_by_their_size(tmp_path, monkeypatch):
 
 def test_pictures_of_shards_that_wait_are_bounded_together(tmp_path, embedder, monkeypatch):
     """However many tasks may wait: a few large pictures are enough."""
-    monkeypatch.setattr(ahead, "MOST_BYTES", 3_000_000)
+    monkeypatch.setattr(resources, "MOST_BYTES", 3_000_000)
     monkeypatch.setattr(embedding, "LARGE", 500_000)
     large = as_jpeg(Image.new("RGB", (40, 40))) + bytes(1_000_000)
     write_tar(tmp_path / "a.tar", {f"{n:02}.jpg": large for n in range(40)})

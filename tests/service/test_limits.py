@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from vsepp.data.formats import NAMES
 from vsepp.data.image_file import MOST_MEMORY
+from vsepp.data.image_headers import NAMES
 from vsepp.service.limits import DEEPEST, DEEPEST_FOLDED, LONGEST_QUERY, MOST_HITS, SIDES, Limits
 
 DOCS = (Path(__file__).parents[2] / "docs" / "search.md").read_text()

@@ -52,7 +52,7 @@ def test_every_format_is_taken(client, kind):
 def test_a_bomb_is_not_decoded(client, size):
     answer = post(client, bomb(*size))
     assert answer.status_code == 422
-    assert "The upload cannot be read as a picture" in answer.json()["reason"]
+    assert "The upload cannot be read as an image" in answer.json()["reason"]
     assert client.get("/api/health").status_code == 200
 
 

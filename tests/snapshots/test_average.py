@@ -5,8 +5,8 @@ from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
-from vsepp.snapshots.average import averaged
 from vsepp.snapshots.snapshot import Snapshot
+from vsepp.snapshots.surgery import average_weights
 
 
 def snapshot(seed, captions="a red ball on a blue box", dim=24):
@@ -20,7 +20,7 @@ def snapshot(seed, captions="a red ball on a blue box", dim=24):
 def test_every_weight_is_the_mean_and_the_others_stay_as_they_are():
     models = [snapshot(seed) for seed in range(3)]
     before = [{n: t.clone() for n, t in one.model.state_dict().items()} for one in models]
-    mean = averaged(models)
+    mean = average_weights(models)
     for name, tensor in mean.model.state_dict().items():
         expected = sum(state[name].double() for state in before) / 3
         torch.testing.assert_close(tensor.double(), expected, rtol=1e-6, atol=1e-7)
@@ -33,10 +33,10 @@ def test_every_weight_is_the_mean_and_the_others_stay_as_they_are():
     ("others", "message"),
     [
         ([], "at least two"),
-        ([snapshot(1, dim=16)], "one architecture: number 2"),
-        ([snapshot(1, "a red ball on a blue hat")], "the same words: number 2"),
+        ([snapshot(1, dim=16)], "one architecture: model 2"),
+        ([snapshot(1, "a red ball on a blue hat")], "one vocabulary: model 2"),
     ],
 )
 def test_what_has_no_mean_is_said(others, message):
     with pytest.raises(WrongRequest, match=message):
-        averaged([snapshot(0), *others])
+        average_weights([snapshot(0), *others])

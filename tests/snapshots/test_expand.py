@@ -5,15 +5,14 @@ import pytest
 import torch
 
 from tests import commands
-from vsepp.data.tokens import Vocabulary
+from vsepp.data.tokens import Vocabulary, first_words
 from vsepp.data.treebank import CUTTERS
-from vsepp.data.word_vectors import first_words
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 from vsepp.search.embedder import Embedder
-from vsepp.snapshots.expand import expanded, explained_variance, linear_map
 from vsepp.snapshots.snapshot import Snapshot
+from vsepp.snapshots.surgery import expand_vocabulary, explained_variance, linear_map
 
 KNOWN = [first + second for first in string.ascii_lowercase[:10] for second in "xyz"]
 NEW = ["disc", "orb"]
@@ -47,7 +46,7 @@ def write(vectors, file):
 
 def test_a_word_that_means_the_same_is_embedded_alike():
     before, vectors = world()
-    after, fit = expanded(before, vectors, NEW)
+    after, fit = expand_vocabulary(before, vectors, NEW)
     words = after.vocabulary.encode(["bx orb cy", "bx ax cy", "bx disc cy"])
     with torch.no_grad():
         one, other, third = after.model.embed_captions(torch.tensor(words), torch.tensor([5] * 3))
@@ -59,7 +58,7 @@ def test_a_word_that_means_the_same_is_embedded_alike():
 
 def test_what_was_known_stays_as_it_was():
     before, vectors = world()
-    after, _ = expanded(before, vectors, [*NEW, "ax"])
+    after, _ = expand_vocabulary(before, vectors, [*NEW, "ax"])
     old, new = before.vocabulary, after.vocabulary
     assert new.words() == [*old.words(), *NEW]
     assert new.unknown_words("orb ax nothing") == ["nothing"]
@@ -83,9 +82,9 @@ def test_a_file_of_another_language_is_refused():
     before, vectors = world()
     foreign = {word.upper() + "ß": vector for word, vector in vectors.items()}
     with pytest.raises(WrongRequest, match=r"Only 0 of the model's words.*another language"):
-        expanded(before, foreign, foreign)
+        expand_vocabulary(before, foreign, foreign)
     with pytest.raises(WrongRequest, match="knows all of these words already"):
-        expanded(before, vectors, KNOWN)
+        expand_vocabulary(before, vectors, KNOWN)
 
 
 @pytest.mark.parametrize("cutter", [None, *CUTTERS])
@@ -106,7 +105,7 @@ def test_the_command_writes_a_model_that_searches_without_torch(tmp_path):
     arguments = ["expand", tmp_path / "before", "--word-vectors", file, "--into"]
     done = commands.run([*arguments, tmp_path / "after"])
     assert done.returncode == 0, done.stderr
-    assert "2 words added, by 30 words" in done.stderr
+    assert "2 words added, by a map fitted on 30 words" in done.stderr
     light = Embedder(tmp_path / "after")
     assert light.vocabulary.unknown_words("disc orb ball") == ["ball"]
     one, other = light.embed_texts(["bx orb cy", "bx ax cy"])

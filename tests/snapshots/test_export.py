@@ -11,7 +11,7 @@ import vsepp
 from tests.models import SCENES
 from vsepp.encoders.caption import BagOfWords, CaptionEncoder
 from vsepp.search.embedder import IN_THE_BOX
-from vsepp.snapshots.export import SMALL, export_captions
+from vsepp.snapshots.export import MIN_EXTERNAL, export_captions
 from vsepp.snapshots.snapshot import Snapshot
 
 NUM_WORDS, DIM, WORD_DIM = 60, 48, 20
@@ -60,7 +60,7 @@ def test_onnxruntime_gives_torchs_vectors(encoder, tmp_path):
 def test_every_weight_is_stored_once(encoder, tmp_path):
     graph = onnx.load(exported(encoder, tmp_path), load_external_data=False).graph
     inside = [len(constant.raw_data) for constant in graph.initializer]
-    assert max(inside) < SMALL
+    assert max(inside) < MIN_EXTERNAL
     outside = [entry for constant in graph.initializer for entry in constant.external_data]
     assert len(outside) >= 3
 

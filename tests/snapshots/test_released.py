@@ -257,7 +257,7 @@ def test_from_the_command_line_to_a_snapshot_for_every_use(checkpoint, vocabular
     made, model = content(linear_weights(rows.shape[1])), tmp_path / "model"
     checkpoint.write_bytes(python2_checkpoint(made))
     done = vsepp_says("import", checkpoint, "--vocabulary", vocabulary, "--into", model)
-    assert f"Measure it: vsepp evaluate {model}" in done.stderr
+    assert f"Evaluate it: vsepp evaluate {model}" in done.stderr
     notes = json.loads((model / "config.json").read_text())["notes"]
     assert (notes["imported_from"], notes["epoch"]) == ("model_best.pth.tar", 14)
     assert (notes["best_rsum"], notes["words_cut_as"]) == (291.5, "nltk-3.10")
@@ -283,14 +283,14 @@ def two_layers():
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (content(text=text_weights(40)), r"has 12 words, .* knows 40.*f8k_precomp_vocab\.pkl"),
+        (content(text=text_weights(40)), r"has 12 words, the checkpoint 40.*f8k_precomp_vocab\.pkl"),
         (content(text=two_layers()), "its GRU has 2 layers"),
         (content(measure="euclid"), "unknown measure 'euclid'. Known: cosine, order"),
         (content({"fc.bias": np.zeros(3, "f")}), r"image encoder has no matrix fc\.weight"),
         (content({"fc.weight": np.zeros(3, "f")}), r"image encoder has no matrix fc\.weight"),
-        (content({"fc.weight": np.zeros((DIM, 3), "f")}), r"first is image_encoder\.linear\.bias"),
+        (content({"fc.weight": np.zeros((DIM, 3), "f")}), r"first image_encoder\.linear\.bias"),
         (content(measure=["cosine"]), r"unknown measure \['cosine'\]"),
-        (content(linear_weights() | {"regions": np.zeros(3, "f")}), "the first is regions"),
+        (content(linear_weights() | {"regions": np.zeros(3, "f")}), "first regions"),
         (content(linear_weights() | {"cnn.x": np.zeros(3, "f")}, cnn_type="alexnet"), "'alexnet'"),
         (
             content(linear_weights() | {"cnn.x": np.zeros(3, "f")}, cnn_type="hf_hub:x/resnet"),

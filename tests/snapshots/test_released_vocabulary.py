@@ -7,7 +7,7 @@ from tests.conftest import SHARED
 from tests.snapshots.release import SPECIALS, WORDS, python2_vocabulary
 from vsepp.data.tokens import Vocabulary as OurVocabulary
 from vsepp.errors import WrongRequest
-from vsepp.snapshots.released_vocabulary import read_vocabulary
+from vsepp.snapshots.released import read_vocabulary
 
 SIZES = {
     "f30k_precomp": 8481,

@@ -7,8 +7,8 @@ from vsepp.encoders.image import normalized
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 from vsepp.search.embedder import Embedder
-from vsepp.snapshots.shorten import principal_directions, shortened
 from vsepp.snapshots.snapshot import Snapshot
+from vsepp.snapshots.surgery import principal_directions, reduce_dimensions
 
 
 def snapshot(**design):
@@ -42,14 +42,14 @@ def test_directions_are_those_of_the_largest_spread():
 def test_with_all_directions_no_score_changes(design):
     long = snapshot(**design)
     before = vectors_of(long.model)
-    after = vectors_of(shortened(long, *before, 24).model)
+    after = vectors_of(reduce_dimensions(long, *before, 24).model)
     torch.testing.assert_close(after[0] @ after[1].T, before[0] @ before[1].T, rtol=0, atol=1e-5)
 
 
 def test_a_short_vector_is_the_long_one_seen_from_its_principal_directions():
     long = snapshot()
     images, captions = vectors_of(long.model)
-    short = shortened(long, images, captions, 5)
+    short = reduce_dimensions(long, images, captions, 5)
     assert (short.architecture.dim, short.architecture.hidden) == (5, 24)
     turned = principal_directions(images, captions, 5).float()
     for ours, vectors in zip(vectors_of(short.model), (images, captions), strict=True):
@@ -61,8 +61,8 @@ def test_vectors_may_come_from_a_gpu():
     here, there = snapshot(), snapshot()
     vectors = vectors_of(here.model)
     there.model.cuda()
-    expected = shortened(here, *vectors, 5).model.state_dict()
-    found = shortened(there, *(part.cuda() for part in vectors), 5).model.state_dict()
+    expected = reduce_dimensions(here, *vectors, 5).model.state_dict()
+    found = reduce_dimensions(there, *(part.cuda() for part in vectors), 5).model.state_dict()
     for name, tensor in expected.items():
         torch.testing.assert_close(found[name], tensor)
 
@@ -70,7 +70,7 @@ def test_vectors_may_come_from_a_gpu():
 @pytest.mark.slow
 def test_a_short_snapshot_is_saved_and_used_like_any(tmp_path):
     long = snapshot()
-    short = shortened(long, *vectors_of(long.model), 5)
+    short = reduce_dimensions(long, *vectors_of(long.model), 5)
     embedder = Embedder(short.save(tmp_path / "short"))
     expected = Snapshot.load(tmp_path / "short").model
     vectors = embedder.embed_texts(["a red ball"])
@@ -85,12 +85,12 @@ def test_a_short_snapshot_is_saved_and_used_like_any(tmp_path):
     [
         ({}, 25, "keep 1 to 24, not 25"),
         ({}, 0, "keep 1 to 24"),
-        ({"similarity": "order_similarity", "absolute": True}, 5, "Only models of unit vectors"),
-        ({"normalize_images": False}, 5, "Only models of unit vectors"),
-        ({"caption_encoder": "bag"}, 5, "with a GRU for captions"),
+        ({"similarity": "order_similarity", "absolute": True}, 5, "Only models with unit vectors"),
+        ({"normalize_images": False}, 5, "Only models with unit vectors"),
+        ({"caption_encoder": "bag"}, 5, "and a GRU can be shortened"),
     ],
 )
 def test_what_cannot_be_shortened_is_said(design, dim, message):
     long = snapshot(**design)
     with pytest.raises(WrongRequest, match=message):
-        shortened(long, *vectors_of(long.model), dim)
+        reduce_dimensions(long, *vectors_of(long.model), dim)

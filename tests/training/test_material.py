@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from tests.training.features import pairs_with_features
-from vsepp.data.ahead import AHEAD
 from vsepp.data.pictures import View
+from vsepp.data.resources import AHEAD
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.backbones import backbone
 from vsepp.encoders.image import ImageEncoder
@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 def test_many_cores_do_not_begin_many_groups_of_batches(
     world, monkeypatch, per_step, begun_at_most
 ):
-    monkeypatch.setattr("vsepp.data.ahead.num_threads", lambda: 64)
+    monkeypatch.setattr("vsepp.data.resources.num_threads", lambda: 64)
     pairs = Pairs(world.items, Vocabulary.learn(["a"]), View(64, 64))
     begun, crops = [], pairs.crops
     monkeypatch.setattr(pairs, "crops", lambda *args: begun.append(1) or crops(*args))

@@ -1,36 +1,54 @@
-"""Verbs that learn a joint space and measure it."""
+"""Commands that train and evaluate models."""
 
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vsepp.cli.searching import serve_collection
-from vsepp.cli.verbs import Changes, Data, Json, app, use_keys, verbs_among
-from vsepp.cli.voice import say, speaks
+from vsepp.cli.verbs import (
+    Changes,
+    Data,
+    Json,
+    app,
+    print_table,
+    say,
+    speaks,
+    track,
+    use_keys,
+    verbs_among,
+)
 from vsepp.errors import WrongRequest
 
-verb = verbs_among(app, "Learn and measure")
+if TYPE_CHECKING:
+    from vsepp.experiments.catalogue import Description
+
+Snapshot = Annotated[Path, typer.Argument(help="Folder of a trained model.")]
+DataPath = Annotated[
+    str, typer.Argument(help="Path to the data, or shapes:N for generated scenes.")
+]
+Into = Annotated[Path, typer.Option(help="Output folder.")]
+Half = Annotated[bool, typer.Option("--half", help="Store weights in half precision.")]
+
+verb = verbs_among(app, "Train and evaluate")
 
 
 @verb
 def demo(
-    out: Annotated[Path, typer.Option(help="Where models, scenes and picture go.")] = Path(
-        "runs/demo"
-    ),
-    seed: Annotated[int, typer.Option(help="Of the three trainings.")] = 0,
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/demo"),
+    seed: Annotated[int, typer.Option(help="Random seed for the three trainings.")] = 0,
     serve: Annotated[
         bool | None,
         typer.Option(
             "--serve/--no-serve",
-            help="Open the page that searches the held-out scenes; default: in a terminal.",
+            help="Open a page that searches the test scenes; default: in a terminal.",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """The whole story on built-in pictures: train three models, compare them, search with the best."""
+    """Train three models on generated scenes, compare them, and search with the best."""
     from vsepp.evaluation.report import text
     from vsepp.experiments.demo import demo as run_demo
 
@@ -40,60 +58,61 @@ def demo(
     else:
         print(text(list(result.rows.items())))
         print(f"{result.seconds:.0f} s. What each model retrieved: {result.picture}")
-        print(f"Search the held-out scenes: vsepp serve {result.collection}", flush=True)
+        print(f"Search the test scenes: vsepp serve {result.collection}", flush=True)
     if sys.stdout.isatty() and not as_json if serve is None else serve:
         serve_collection(result.collection, port=0)
 
 
 @verb
 def train(
-    recipe: Annotated[str, typer.Argument(help="default, another recipe's name, or a TOML file.")],
+    recipe: Annotated[
+        str, typer.Argument(help="Name of a recipe, such as default, or a TOML file.")
+    ],
     data: Data,
-    into: Annotated[Path, typer.Option(help="Where the snapshot and its metrics go.")],
+    into: Annotated[Path, typer.Option(help="Output folder for the model and its metrics.")],
     changes: Changes = None,
     resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on with a run that was interrupted, if there is one."),
+        bool, typer.Option("--resume", help="Resume an interrupted run, if there is one.")
     ] = False,
 ) -> None:
-    """Learn a joint space and keep the snapshot with the best recall sum on validation pictures."""
-    from vsepp.experiments.opening import UseOfData, open_checked, summary
+    """Train a model and keep the epoch with the best validation recall."""
+    from vsepp.data.collections import DataOptions, open_checked, summarize_left_out
     from vsepp.experiments.recipe import Recipe
     from vsepp.experiments.run import run
 
     chosen = Recipe.load(recipe, changes or ())
     if chosen.seeds > 1 or chosen.model_of:
         raise WrongRequest(f"vsepp train makes one model. Use vsepp reproduce {recipe}.")
-    collection = open_checked(data, UseOfData(chosen.data.on_error))
-    say(f"Taken for {collection.name}.")
+    collection = open_checked(data, DataOptions(chosen.data.on_error), track=track)
+    say(f"Data: {collection.name}.")
     try:
         best = run(chosen, collection, into, resume)
     except KeyboardInterrupt:
-        say(f"Interrupted. What has been learned is in {into}; go on from there with --resume.")
+        say(f"Interrupted. The best model so far is in {into}; continue with --resume.")
         raise
     say(f"Best: rsum {best.validation.rsum:.1f} on {chosen.data.validate}, epoch {best.epoch}.")
     if collection.left_out:
-        say(summary(collection.left_out))
-    say(f"Measure it: vsepp evaluate {into} --data {data}")
+        say(summarize_left_out(collection.left_out))
+    say(f"Evaluate it: vsepp evaluate {into} --data {data}")
 
 
 @verb
 def evaluate(
-    snapshot: Annotated[Path, typer.Argument(help="A folder that vsepp train made.")],
+    snapshot: Snapshot,
     data: Data,
-    split: Annotated[str, typer.Option(help="The split to measure on.")] = "test",
+    split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
     protocol: Annotated[str, typer.Option(help="full, 1k, 5x1k or 5k.")] = "full",
     changes: Changes = None,
     as_json: Json = False,
 ) -> None:
-    """R@K of a snapshot, in the paper's columns."""
+    """Recall@K of a model, in the paper's columns."""
+    from vsepp.data.collections import summarize_left_out
     from vsepp.evaluation.report import text
     from vsepp.experiments.measure import measure
-    from vsepp.experiments.opening import summary
 
     result, left_out = measure(snapshot, data, split, protocol, use_keys(changes))
     if left_out:
-        say(summary(left_out))
+        say(summarize_left_out(left_out))
     if not speaks():
         return
     print(json.dumps(result.as_dict()) if as_json else text([(snapshot.name, result)]))
@@ -102,20 +121,20 @@ def evaluate(
 @verb
 def reproduce(
     row: Annotated[
-        str, typer.Argument(help="A row of the paper such as 1.11, table:2, or a recipe.")
+        str, typer.Argument(help="Row of the paper such as 1.11, table:2, or name of a recipe.")
     ],
     data: Data,
-    into: Annotated[Path, typer.Option(help="Where runs and result files go.")] = Path("runs"),
+    into: Annotated[Path, typer.Option(help="Output folder for runs and results.")] = Path("runs"),
     changes: Changes = None,
     as_json: Json = False,
 ) -> None:
-    """Train what a row of the paper or a recipe needs, measure it, and compare.
+    """Train and evaluate a row of the paper or a recipe, and compare.
 
-    Exit code 1 where all seeds were stopped, and so nothing was measured.
+    The exit code is 1 if all seeds were stopped, so that nothing was measured.
     """
     from vsepp.experiments.reproduce import reproduce as reproduce_row
 
-    report = reproduce_row(row, data, into, changes or ())
+    report = reproduce_row(row, data, into, changes or (), track)
     if speaks():
         print(json.dumps(report.as_dict()) if as_json else report.text())
     if not report.has_results:
@@ -124,114 +143,150 @@ def reproduce(
 
 @verb
 def recipes(as_json: Json = False) -> None:
-    """The recipes: our own, and the rows of the paper that its authors trained."""
-    from vsepp.experiments.catalogue import described, text
+    """List the recipes: ours, and the rows of the paper that its authors trained."""
+    from vsepp.experiments.catalogue import list_recipes
 
-    print(json.dumps(described()) if as_json else text())
+    found = list_recipes()
+    if as_json:
+        print(json.dumps(found))
+        return
+    print("Recipes: vsepp train NAME --data PATH --into DIR")
+    print_table([(f"  {each['recipe']}", each["model"]) for each in found if not each["row"]])
+    print("Rows of the paper: vsepp reproduce ROW --data PATH")
+    print_table(
+        [
+            (
+                f"  {each['row']}",
+                each["name"],
+                each["needs"]["collection"],
+                _first(each["needs"]["model"]),
+            )
+            for each in found
+            if each["row"]
+        ]
+    )
+
+
+def _first(model: str | None) -> str:
+    return f"from {model}" if model else ""
 
 
 @verb
-def data(
-    path: Annotated[str, typer.Argument(help="A path, or shapes:N for the built-in world.")],
-    as_json: Json = False,
-) -> None:
-    """Say what a path is taken for, what is in it, and what it lacks for which recipe."""
-    from vsepp.experiments.readiness import describe
+def data(path: DataPath, as_json: Json = False) -> None:
+    """Describe a collection: its layout, its splits, and the recipes it is ready for."""
+    from vsepp.experiments.catalogue import describe
 
-    description = describe(path)
-    print(json.dumps(description.as_dict()) if as_json else description.text())
+    description = describe(path, track)
+    if as_json:
+        print(json.dumps(description.as_dict()))
+    else:
+        _print_description(description)
+
+
+def _print_description(found: "Description") -> None:
+    from vsepp.data.collections import summarize_left_out
+
+    print(f"Data: {found.name}.")
+    splits = [(f"  {n}", f"{i:,} images", f"{c:,} captions") for n, (i, c) in found.splits.items()]
+    print_table(splits, right=(1, 2))
+    for part, whole in found.within.items():
+        print(f"  {part} is part of {whole}")
+    if found.left_out:
+        print(summarize_left_out(found.left_out))
+    if "test" not in found.splits:
+        print("No test split: evaluate on another one with --split.")
+    for needs, names in found.by_need().items():
+        print(f"{f'Needs {needs}' if needs else 'Ready to train'}: {', '.join(names)}")
 
 
 @verb
 def precompute(
-    data: Annotated[str, typer.Argument(help="A path, or shapes:N for the built-in world.")],
-    backbone: Annotated[str, typer.Option(help="The net: any of timm's, such as resnet152.")],
-    into: Annotated[Path, typer.Option(help="Where the features and captions go.")],
-    crops: Annotated[int, typer.Option(help="1: the middle; 10: the mean of ten crops.")] = 1,
+    data: DataPath,
+    backbone: Annotated[str, typer.Option(help="Any model of timm, such as resnet152.")],
+    into: Annotated[Path, typer.Option(help="Output folder for features and captions.")],
+    crops: Annotated[int, typer.Option(help="1: the center crop; 10: the mean of ten crops.")] = 1,
     changes: Changes = None,
 ) -> None:
-    """Features of a frozen net, once and for all: train on them in minutes."""
+    """Compute the features of a frozen backbone once, to train on them in minutes."""
+    from vsepp.data.collections import open_checked, summarize_left_out
     from vsepp.experiments.keys import read_keys
-    from vsepp.experiments.opening import open_checked, summary
     from vsepp.experiments.precompute import PrecomputeKeys, precompute
 
     keys = read_keys(PrecomputeKeys, changes or ())
-    collection = open_checked(data, keys.data)
-    say(f"Taken for {collection.name}.")
-    for split, pictures in precompute(collection, backbone, crops, into, keys.model).items():
-        say(f"  {split:<8}{pictures:>9,} pictures")
+    collection = open_checked(data, keys.data, track=track)
+    say(f"Data: {collection.name}.")
+    for split, images in precompute(collection, backbone, crops, into, keys.model, track).items():
+        say(f"  {split:<8}{images:>9,} images")
     if collection.left_out:
-        say(summary(collection.left_out))
+        say(summarize_left_out(collection.left_out))
     say(f"Train on them: vsepp train features --data {into} --into DIR")
 
 
 @verb
 def import_(
     checkpoint: Annotated[Path, typer.Argument(help="The authors' model_best.pth.tar.")],
-    vocabulary: Annotated[Path, typer.Option(help="Its words: coco_vocab.pkl, or a JSON file.")],
-    into: Annotated[Path, typer.Option(help="Where the snapshot goes.")],
+    vocabulary: Annotated[Path, typer.Option(help="Its coco_vocab.pkl, or a JSON file.")],
+    into: Into,
 ) -> None:
-    """Make a snapshot of a model that the authors released, without running anything of it."""
+    """Convert a checkpoint that the authors released, without unpickling any code."""
     from vsepp.snapshots.released import read_release
 
     snapshot = read_release(checkpoint, vocabulary)
     snapshot.save(into)
     plan = snapshot.architecture
     say(f"{plan.backbone}, {plan.dim} dimensions, {plan.num_words:,} words, {plan.similarity}.")
-    say(f"Measure it: vsepp evaluate {into} --data DATA")
+    say(f"Evaluate it: vsepp evaluate {into} --data DATA")
 
 
 @verb
 def shorten(
-    snapshot: Annotated[Path, typer.Argument(help="A folder that vsepp train made.")],
+    snapshot: Snapshot,
     data: Data,
-    dim: Annotated[int, typer.Option(help="Numbers of a vector that are kept.")],
-    into: Annotated[Path, typer.Option(help="Where the shorter snapshot goes.")],
-    half: Annotated[bool, typer.Option("--half", help="Store weights in 16 bits.")] = False,
+    dim: Annotated[int, typer.Option(help="Number of dimensions to keep.")],
+    into: Into,
+    half: Half = False,
 ) -> None:
-    """The same model with shorter vectors: a smaller, faster collection at nearly the same recall."""
-    from vsepp.experiments.opening import open_checked
-    from vsepp.experiments.shortening import shorten as shorten_snapshot
+    """Reduce the dimensions of a model: smaller, faster collections at nearly the same recall."""
+    from vsepp.data.collections import open_checked
+    from vsepp.experiments.measure import shorten as shorten_snapshot
 
-    before, after = shorten_snapshot(snapshot, open_checked(data), dim, into, half)
-    say(f"rsum {before.rsum:.1f} before and {after.rsum:.1f} with {dim} dimensions, on val.")
+    collection = open_checked(data, track=track)
+    before, after = shorten_snapshot(snapshot, collection, dim, into, half)
+    say(f"rsum on val: {before.rsum:.1f} before, {after.rsum:.1f} with {dim} dimensions.")
 
 
 @verb
 def average(
     snapshots: Annotated[
-        list[Path], typer.Argument(help="Two or more folders that vsepp train made of one start.")
+        list[Path],
+        typer.Argument(help="Folders of models that were fine-tuned from one checkpoint."),
     ],
     data: Data,
-    into: Annotated[Path, typer.Option(help="Where the model of their mean weights goes.")],
-    half: Annotated[bool, typer.Option("--half", help="Store weights in 16 bits.")] = False,
+    into: Into,
+    half: Half = False,
 ) -> None:
-    """The mean of models that were fine-tuned from one start: better than each, and no slower."""
-    from vsepp.experiments.averaging import average as average_snapshots
-    from vsepp.experiments.opening import open_checked
+    """Average the weights of several fine-tunings of one checkpoint into one better model."""
+    from vsepp.data.collections import open_checked
+    from vsepp.experiments.measure import average as average_snapshots
 
-    each, together = average_snapshots(snapshots, open_checked(data), into, half)
-    apart = ", ".join(f"{one.rsum:.1f}" for one in each)
-    say(f"rsum {apart} apart and {together.rsum:.1f} as their mean, on val.")
-    if together.rsum < max(one.rsum for one in each):
-        say(
-            "One alone is better: did they learn from one start (start_from), and each well enough?"
-        )
+    each, mean = average_snapshots(snapshots, open_checked(data, track=track), into, half)
+    alone = ", ".join(f"{one.rsum:.1f}" for one in each)
+    say(f"rsum on val: {alone} alone, {mean.rsum:.1f} averaged.")
+    if mean.rsum < max(one.rsum for one in each):
+        say("One of them alone is better. Were they fine-tuned from one checkpoint (start_from)?")
 
 
 @verb
 def expand(
-    snapshot: Annotated[Path, typer.Argument(help="A folder that vsepp train made.")],
-    word_vectors: Annotated[
-        Path, typer.Option(help="A text file of word vectors, as GloVe and fastText write them.")
-    ],
-    into: Annotated[Path, typer.Option(help="Where the model with more words goes.")],
-    words: Annotated[int, typer.Option(help="How many words of the file to add at most.")] = 20_000,
-    half: Annotated[bool, typer.Option("--half", help="Store weights in 16 bits.")] = False,
+    snapshot: Snapshot,
+    word_vectors: Annotated[Path, typer.Option(help="Text file of GloVe or fastText vectors.")],
+    into: Into,
+    words: Annotated[int, typer.Option(help="Maximum number of words to add.")] = 20_000,
+    half: Half = False,
 ) -> None:
-    """Teach a model words that its training captions did not have, from a file of word vectors."""
-    from vsepp.experiments.expansion import expand as expand_snapshot
+    """Add words to a model's vocabulary from a file of word vectors."""
+    from vsepp.experiments.measure import expand as expand_snapshot
 
     added, fit = expand_snapshot(snapshot, word_vectors, words, into, half)
-    say(f"{added:,} words added, by {fit.words:,} words that the model and the file both know.")
-    say(f"Left-out words are predicted with {fit.explained:.0%} of their variance explained.")
+    say(f"{added:,} words added, by a map fitted on {fit.words:,} words that both know.")
+    say(f"It explains {fit.explained:.0%} of the variance of held-out words.")

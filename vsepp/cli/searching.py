@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from vsepp.cli.verbs import Json, app, verbs_among
-from vsepp.cli.voice import say
+from vsepp.cli.verbs import Json, app, say, verbs_among
 from vsepp.errors import WrongRequest
 
 Model = Annotated[

@@ -1,27 +1,22 @@
-"""What every collection is made of: pictures with their captions, in splits."""
+"""Collections of captioned images in splits, and the problems that readers find in them."""
 
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal
 
-from PIL import Image
-
+from vsepp.data.image_file import PictureSource
 from vsepp.errors import WrongRequest
 
-
-class PictureSource(Protocol):
-    """A picture that is not a file of its own: a member of a tar shard, a rendered scene."""
-
-    def open(self, short_side: int) -> Image.Image:
-        """The picture, at least `short_side` pixels high and wide where it has that many."""
+OnError = Literal["stop", "skip"]
+MAX_QUOTED = 120  # characters of a user's text inside a message of ours
 
 
 @dataclass(frozen=True)
 class CaptionedImage:
-    """One picture, its captions, and the split that it belongs to."""
+    """One image, its captions and its split."""
 
     key: str
     path: Path | PictureSource
@@ -31,29 +26,26 @@ class CaptionedImage:
 
 @dataclass(frozen=True)
 class CaptionedImages:
-    """A collection that has been recognised and opened."""
+    """An opened collection."""
 
-    name: str  # what it was taken for, in words
+    name: str  # path and layout, for messages
     items: Sequence[CaptionedImage]
-    left_out: Sequence[str] = ()  # a sentence for each row, picture or caption that cannot be used
-    origin: dict[str, Any] | None = None  # the net that made its features, where that is known
+    left_out: Sequence[str] = ()  # one sentence for each row, image or caption that was skipped
+    origin: dict[str, Any] | None = None  # the network that made its features, where known
     # splits that are part of another: restval of train
     within: Mapping[str, str] = field(default_factory=dict)
-    collection: str = ""  # coco, f30k or f8k, where that is known
+    collection: str = ""  # coco, f30k or f8k, where known
 
     def split(self, name: str) -> list[CaptionedImage]:
-        """The pictures of one split, in the collection's order."""
+        """The images of one split, in the collection's order."""
         chosen = [item for item in self.items if item.split == name]
         if not chosen:
             known = ", ".join(self.splits) or "none"
-            raise WrongRequest(
-                f"{self.name} has no split {name!r}. Its splits: {known}. Give its pictures a split, or "
-                "name others: --split for evaluate, --set data.train and data.validate for train."
-            )
+            raise WrongRequest(f"{self.name} has no split {name!r}. Its splits: {known}.")
         return chosen
 
     def training_items(self, splits: Sequence[str]) -> list[CaptionedImage]:
-        """The pictures of several splits, one after another; those within another come with it."""
+        """The images of several splits; a split that is part of another one of them is not repeated."""
         return [
             item
             for name in splits
@@ -62,11 +54,11 @@ class CaptionedImages:
         ]
 
     def comes_with(self, name: str, splits: Sequence[str]) -> bool:
-        """Whether a split is there as part of another one of these."""
+        """Whether a split is part of another one of these."""
         return self.within.get(name) in splits
 
     def with_captions(self, number: int) -> "CaptionedImages":
-        """The first `number` captions of every picture; 0: all."""
+        """The first `number` captions of every image; 0: all."""
         if not number:
             return self
         items = [replace(item, captions=item.captions[:number]) for item in self.items]
@@ -74,26 +66,55 @@ class CaptionedImages:
 
     @property
     def splits(self) -> dict[str, tuple[int, int]]:
-        """Pictures and captions of each split."""
+        """Number of images and captions in each split."""
         counts: dict[str, tuple[int, int]] = {}
         for item in self.items:
-            pictures, captions = counts.get(item.split, (0, 0))
-            counts[item.split] = pictures + 1, captions + len(item.captions)
+            images, captions = counts.get(item.split, (0, 0))
+            counts[item.split] = images + 1, captions + len(item.captions)
         return counts
 
 
 def split_named(name: str) -> str:
-    """One word for each split: what some call dev, validation or valid is val here."""
+    """One word for each split: dev, valid and validation are val."""
     name = name.strip().lower()
     return "val" if name in ("dev", "valid", "validation") else name
 
 
 def split_by_hash(key: str) -> str:
-    """80 % train, 10 % val, 10 % test; adding pictures never moves another from its split."""
+    """80 % train, 10 % val, 10 % test; adding images never moves another from its split."""
     bucket = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") % 10
     return {0: "test", 1: "val"}.get(bucket, "train")
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a name that somebody wrote into their data can be that of a file or folder."""
+    """Whether a name found in somebody's data is safe as the name of a file or folder."""
     return re.fullmatch(r"\w[\w.+ ()-]*", name) is not None
+
+
+class Problems:
+    """What readers cannot use: raises at the first problem, or collects them all."""
+
+    def __init__(self, on_error: OnError = "stop") -> None:
+        self.on_error = on_error
+        self.left_out: list[str] = []
+
+    def report(self, where: object, what: str) -> None:
+        """`where` names file and row, `what` says what was found and what was expected."""
+        sentence = f"{where}: {what}"
+        if self.on_error == "stop":
+            raise WrongRequest(f'{sentence}\nFix it, or skip what is unusable: on_error="skip"')
+        self.left_out.append(sentence)
+
+
+def quote(text: str) -> str:
+    """A user's text, cut to a length that fits a message."""
+    return text if len(text) <= MAX_QUOTED else text[: MAX_QUOTED - 1] + "…"
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be encoded as UTF-8: lone surrogates cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""The COCO 2014 tree, split by arrays of caption ids, or by Karpathy's JSON where they are missing.
+"""The COCO 2014 tree, split by arrays of caption ids, or by Karpathy's JSON if they are missing.
 
 images/train2014, images/val2014, annotations/captions_train2014.json, .._val2014.json and
 annotations/coco_train_ids.npy, coco_restval_ids.npy, coco_dev_ids.npy, coco_test_ids.npy.
@@ -12,16 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from vsepp.data import karpathy
-from vsepp.data.captioned import CaptionedImage, CaptionedImages, split_named
-from vsepp.data.troubles import Troubles
+from vsepp.data.captioned import CaptionedImage, CaptionedImages, Problems, split_named
 from vsepp.errors import WrongRequest
 
 ANNOTATIONS = "annotations"
 YEARS = ("train2014", "val2014")
 SPLITS = ("train", "restval", "dev", "test")
-CAPTIONS_EACH = 5  # the field's custom: the first five of the five to seven that a picture has
+CAPTIONS_EACH = 5  # the usual protocol: the first five of the five to seven captions of an image
 HOW_TO_GET_SPLITS = (
-    "Karpathy's split says which pictures are trained on and which are held out. Put "
+    "Karpathy's split says which images are for training and which are held out. Put "
     "dataset_coco.json (caption_datasets.zip, cs.stanford.edu/people/karpathy/deepimagesent) into "
     "the folder, or the arrays coco_{train,restval,dev,test}_ids.npy (github.com/naver-ai/pcme, "
     f"datasets/annotations) into its {ANNOTATIONS}."
@@ -30,12 +29,12 @@ HOW_TO_GET_SPLITS = (
 
 class Caption(NamedTuple):
     text: str
-    year: str  # the folder of its picture, and the picture's name there
+    year: str  # folder of its image
     name: str
 
 
 class Chosen(NamedTuple):
-    """A caption that a split has, and where that is written."""
+    """A caption of a split, and the file and row that say so."""
 
     split: str
     source: Path
@@ -54,23 +53,23 @@ def recognises(path: Path) -> bool:
     return any((path / ANNOTATIONS / f"captions_{year}.json").is_file() for year in YEARS)
 
 
-def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
-    captions = dict(pair for year in YEARS for pair in _captions(path, year, troubles))
-    chosen, source = _chosen(path, troubles)
+def open_collection(path: Path, problems: Problems) -> CaptionedImages:
+    captions = dict(pair for year in YEARS for pair in _captions(path, year, problems))
+    chosen, source = _chosen(path, problems)
     present = {year: _names(path / "images" / year) for year in YEARS}
     texts: dict[tuple[str, str], list[str]] = {}
     splits: dict[str, str] = {}
     for where in chosen:
         caption = captions.get(where.number)
         if caption is None:
-            troubles.report(where, f"there is no caption {where.number} in {path / ANNOTATIONS}.")
+            problems.report(where, f"{path / ANNOTATIONS} has no caption {where.number}.")
             continue
         _, year, name = caption
         if name not in present[year]:
             missing = path / "images" / year / name
-            troubles.report(where, f"{missing}, the picture of caption {where.number}, is missing.")
+            problems.report(where, f"{missing}, the image of caption {where.number}, is missing.")
         elif splits.setdefault(name, where.split) != where.split:
-            troubles.report(where, f"{name} is in {where.split} and in {splits[name]}.")
+            problems.report(where, f"{name} is in {where.split} and in {splits[name]}.")
         else:
             texts.setdefault((year, name), []).append(caption.text)
     items = [
@@ -78,12 +77,12 @@ def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
         for (year, name), found in texts.items()
     ]
     if not items:
-        raise WrongRequest(f"{path} has no pictures that can be used. {HOW_TO_GET_SPLITS}")
+        raise WrongRequest(f"{path} has no usable images. {HOW_TO_GET_SPLITS}")
     name = f"{path} (COCO 2014, split by {source})"
-    return CaptionedImages(name, items, troubles.left_out, collection="coco")
+    return CaptionedImages(name, items, problems.left_out, collection="coco")
 
 
-def _captions(root: Path, year: str, troubles: Troubles) -> Iterator[tuple[int, Caption]]:
+def _captions(root: Path, year: str, problems: Problems) -> Iterator[tuple[int, Caption]]:
     table = root / ANNOTATIONS / f"captions_{year}.json"
     if not table.is_file():
         return
@@ -95,28 +94,26 @@ def _captions(root: Path, year: str, troubles: Troubles) -> Iterator[tuple[int, 
         raise WrongRequest(f"{table} is not COCO's JSON of captions ({error!r}).") from error
     for number, image, text in rows:
         if image not in names:
-            troubles.report(
-                f"{table}, caption {number}", f"its picture {image} is not in the file."
-            )
+            problems.report(f"{table}, caption {number}", f"its image {image} is not in the file.")
         elif not text:
-            troubles.report(f"{table}, caption {number}", "is empty.")
+            problems.report(f"{table}, caption {number}", "is empty.")
         else:
             yield number, Caption(text, year, names[image])
 
 
-def _chosen(root: Path, troubles: Troubles) -> tuple[list[Chosen], str]:
-    """The captions of all splits in their order, and what says so."""
+def _chosen(root: Path, problems: Problems) -> tuple[list[Chosen], str]:
+    """The captions of all splits in order, and the source of the split."""
     arrays = [root / ANNOTATIONS / f"coco_{split}_ids.npy" for split in SPLITS]
     found = [file for file in arrays if file.is_file()]
     if found:
-        return [row for file in found for row in _from_array(file, troubles)], "its arrays of ids"
+        return [row for file in found for row in _from_array(file, problems)], "its arrays of ids"
     for table in (root / "dataset_coco.json", root / ANNOTATIONS / "dataset_coco.json"):
         if table.is_file():
-            return list(_from_karpathy(table, troubles)), table.name
+            return list(_from_karpathy(table, problems)), table.name
     raise WrongRequest(f"{root} is COCO 2014 without splits. {HOW_TO_GET_SPLITS}")
 
 
-def _from_array(file: Path, troubles: Troubles) -> Iterator[Chosen]:
+def _from_array(file: Path, problems: Problems) -> Iterator[Chosen]:
     split = split_named(file.name.split("_")[1])
     try:
         ids = np.load(file, allow_pickle=False)
@@ -129,14 +126,14 @@ def _from_array(file: Path, troubles: Troubles) -> Iterator[Chosen]:
     seen: set[int] = set()
     for row, number in enumerate(ids.tolist()):
         if number in seen:
-            troubles.report(f"{file}, row {row}", f"the id {number} is there twice.")
+            problems.report(f"{file}, row {row}", f"the id {number} is a duplicate.")
         else:
             seen.add(number)
             yield Chosen(split, file, row, number)
 
 
-def _from_karpathy(table: Path, troubles: Troubles) -> Iterator[Chosen]:
-    for entry in karpathy.read_entries(table, troubles):
+def _from_karpathy(table: Path, problems: Problems) -> Iterator[Chosen]:
+    for entry in karpathy.read_entries(table, problems):
         split = split_named(entry["split"])
         for sentence in entry["sentences"][:CAPTIONS_EACH]:
             if not isinstance(sentence.get("sentid"), int):

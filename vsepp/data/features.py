@@ -1,8 +1,8 @@
 """Precomputed features in the release's layout: SPLIT_ims.npy beside SPLIT_caps.txt.
 
-An array has a row for each picture, or repeats it for each of its captions. SPLIT_ids.txt, where it
-is there, names the picture of each row or of each caption. features.json, which `vsepp precompute`
-adds, says which net made the features.
+An array has a row for each image, or repeats it for each of its captions. SPLIT_ids.txt, if present,
+names the image of each row or of each caption. features.json, which `vsepp precompute` adds, says which
+backbone made the features.
 """
 
 import json
@@ -15,37 +15,36 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from vsepp.data.captioned import CaptionedImage, CaptionedImages, split_named
-from vsepp.data.troubles import Troubles
+from vsepp.data.captioned import CaptionedImage, CaptionedImages, Problems, split_named
 from vsepp.errors import WrongRequest
 
 ORIGIN = "features.json"
-CAPTIONS_EACH = 5  # what the release takes for granted
-TEN_CROPS = "10crop"  # how the folder of the authors' ten-crop features begins
-TRAIN_AND_RESTVAL = 113_287  # pictures of COCO
-ROWS_AT_ONCE = 4096  # of a table, when all of it is looked at
+CAPTIONS_EACH = 5  # as the release assumes
+TEN_CROPS = "10crop"  # prefix of the folder of the authors' ten-crop features
+TRAIN_AND_RESTVAL = 113_287  # images of COCO
+ROWS_AT_ONCE = 4096  # when all of a table is checked
 
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """One array of features, mapped into memory: only what is read is loaded."""
+    """One memory-mapped array of features."""
 
     file: Path
     rows: np.ndarray = field(repr=False, compare=False)  # (R, D_phi)
-    repeats: int = 1  # rows of one picture, which are equal
+    repeats: int = 1  # equal rows of one image
 
 
 @dataclass(frozen=True)
 class FeatureRow:
-    """What a net has made of a picture, in the picture's place."""
+    """The features of an image, in its place."""
 
     table: FeatureTable
     row: int
 
     def open(self, short_side: int) -> Image.Image:
         raise WrongRequest(
-            f"{self} is a feature, and this model looks at pictures. "
-            "Give it the pictures, or train one on features: vsepp train features --data ..."
+            f"{self} holds features, and this model needs images. "
+            "Use the images, or train a model on features: vsepp train features --data ..."
         )
 
     def __str__(self) -> str:
@@ -56,30 +55,30 @@ def recognises(path: Path) -> bool:
     return path.is_dir() and any(path.glob("*_ims.npy"))
 
 
-def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
+def open_collection(path: Path, problems: Problems) -> CaptionedImages:
     files = sorted(path.glob("*_ims.npy"))
     items: dict[str, CaptionedImage] = {}
     widths: dict[int, Path] = {}
     for file in files:
-        for item in _items(file, widths, troubles):
+        for item in _items(file, widths, problems):
             if item.key in items:
                 before = items[item.key].path
-                troubles.report(item.path, f"the key {item.key} was in {before} before.")
+                problems.report(item.path, f"the key {item.key} was in {before} before.")
             else:
                 items[item.key] = item
     if not items:
-        raise WrongRequest(f"{path} holds no features with captions that can be used.")
+        raise WrongRequest(f"{path} contains no usable features with captions.")
     return CaptionedImages(
         f"{path} (features of {next(iter(widths)):,} numbers)",
         list(items.values()),
-        troubles.left_out,
+        problems.left_out,
         _origin(path),
         _within(path, items.values()),
     )
 
 
 def features_of(items: Sequence[CaptionedImage]) -> np.ndarray | None:
-    """The features (N, D_phi) of items that have them instead of pictures."""
+    """The features (N, D_phi) of items that have them instead of images."""
     rows = [item.path for item in items if isinstance(item.path, FeatureRow)]
     if len(rows) < len(items) or not rows:
         return None
@@ -88,13 +87,13 @@ def features_of(items: Sequence[CaptionedImage]) -> np.ndarray | None:
         table, numbers = parts[0]
         step = table.repeats
         if numbers == list(range(0, step * len(numbers), step)):
-            view: np.ndarray = table.rows[: step * len(numbers) : step]  # nothing is read yet
+            view: np.ndarray = table.rows[: step * len(numbers) : step]  # lazy
             return view
     return np.concatenate([table.rows[numbers] for table, numbers in parts])
 
 
 def _origin(path: Path) -> dict[str, Any] | None:
-    """Which net made the features of a folder, where that is known."""
+    """The backbone that made the features, where known."""
     file = path / ORIGIN
     if not file.is_file():
         return None
@@ -115,12 +114,12 @@ def _within(path: Path, items: Collection[CaptionedImage]) -> dict[str, str]:
 
 
 def unusable_rows(table: FeatureTable) -> Iterator[tuple[int, str]]:
-    """Every row that holds NaN or infinity, or differs from the row it should repeat."""
+    """Rows with NaN or infinity, or that differ from the row they should repeat."""
     step = ROWS_AT_ONCE * table.repeats
     for start in range(0, len(table.rows), step):
         chunk = table.rows[start : start + step]
         for row in np.flatnonzero(~np.isfinite(chunk).all(axis=1)).tolist():
-            yield start + row, "holds a number that is not finite (NaN or infinity)."
+            yield start + row, "contains NaN or infinity."
         if table.repeats > 1:
             groups = chunk.reshape(-1, table.repeats, chunk.shape[1])
             differs = (groups != groups[:, :1]).any(axis=2) & np.isfinite(groups).all(axis=2)
@@ -129,8 +128,8 @@ def unusable_rows(table: FeatureTable) -> Iterator[tuple[int, str]]:
                 yield first + place, f"row {first + place} differs, and should repeat it."
 
 
-def _items(file: Path, widths: dict[int, Path], troubles: Troubles) -> Iterator[CaptionedImage]:
-    # differs from the release: dev has all its pictures, there the first 5,000 captions
+def _items(file: Path, widths: dict[int, Path], problems: Problems) -> Iterator[CaptionedImage]:
+    # differs from the release: dev has all its images, there the first 5,000 captions
     stem = file.name.removesuffix("_ims.npy")
     rows = _array(file)
     widths.setdefault(rows.shape[1], file)
@@ -138,7 +137,7 @@ def _items(file: Path, widths: dict[int, Path], troubles: Troubles) -> Iterator[
         found = " and ".join(f"{width:,} in {file.name}" for width, file in widths.items())
         raise WrongRequest(f"{file.parent}: the features have different lengths: {found}.")
     texts = file.with_name(f"{stem}_caps.txt")
-    captions = list(_lines(texts, troubles))
+    captions = list(_lines(texts, problems))
     owners, keys, repeats = _owners(rows, len(captions), file, texts)
     table = FeatureTable(file, rows, repeats)
     said: dict[int, list[str]] = {}
@@ -150,7 +149,7 @@ def _items(file: Path, widths: dict[int, Path], troubles: Troubles) -> Iterator[
         if number in said:
             yield CaptionedImage(key, row, tuple(said[number]), split_named(stem))
         else:
-            troubles.report(
+            problems.report(
                 row, f"none of the lines of {texts.name} that belong to it can be used."
             )
 
@@ -163,41 +162,39 @@ def _array(file: Path) -> np.ndarray:
         raise WrongRequest(f"{file} cannot be read as an array: {error}") from error
     if rows.ndim == 3:
         raise WrongRequest(
-            f"{file} holds regions, {rows.shape[1]} a picture. One vector a picture is needed, "
-            "such as their mean: np.save(..., array.mean(1))."
+            f"{file} contains {rows.shape[1]} regions per image. Expected one vector per image, such as "
+            "their mean: np.save(..., array.mean(1))."
         )
     if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.floating) or not len(rows):
         raise WrongRequest(
-            f"{file}: expected a row of numbers for each picture, found {rows.dtype} {rows.shape}."
+            f"{file}: expected a row of numbers for each image, found {rows.dtype} {rows.shape}."
         )
     array: np.ndarray = rows
     return array
 
 
-def _lines(file: Path, troubles: Troubles) -> Iterator[str | None]:
-    """The captions; None keeps the place of a line that cannot be used."""
+def _lines(file: Path, problems: Problems) -> Iterator[str | None]:
+    """The captions; None for a line that cannot be used."""
     if not file.is_file():
-        raise WrongRequest(
-            f"{file} is missing: the captions of the features beside it, one a line."
-        )
+        raise WrongRequest(f"{file} is missing: the captions of the features, one per line.")
     content = file.read_bytes().removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n")
     for number, line in enumerate(content.split(b"\n"), start=1):
         where = f"{file}, line {number}"
         try:
             text = line.decode().strip()
         except UnicodeDecodeError as error:
-            troubles.report(where, f"is not UTF-8 ({error.reason}). Save the file as UTF-8.")
+            problems.report(where, f"is not UTF-8 ({error.reason}). Save the file as UTF-8.")
             text = ""
         else:
             if not text:
-                troubles.report(where, "is empty. Every line is a caption.")
+                problems.report(where, "is empty. Every line is a caption.")
         yield text or None
 
 
 def _owners(
     rows: np.ndarray, num_captions: int, file: Path, texts: Path
 ) -> tuple[list[int], list[str], int]:
-    """The picture of each caption, the pictures' keys, and how often each has its row repeated."""
+    """The image of each caption, the keys of the images, and how often each row is repeated."""
     named = file.with_name(file.name.replace("_ims.npy", "_ids.txt"))
     ids = named.read_text(encoding="utf-8").split("\n") if named.is_file() else []
     ids = ids[:-1] if ids and not ids[-1] else ids
@@ -209,9 +206,8 @@ def _owners(
     if rest or not each:
         raise WrongRequest(
             f"{file} has {len(rows):,} rows and {texts.name} {num_captions:,} lines: expected a row "
-            f"for each picture or for each caption, {CAPTIONS_EACH} captions a picture. Where "
-            f"pictures have different numbers of captions, {named.name} must name the picture of "
-            "each caption, one a line."
+            f"for each image or for each caption, {CAPTIONS_EACH} captions per image. If the numbers "
+            f"differ, {named.name} must name the image of each caption, one per line."
         )
     owners = [number // each for number in range(num_captions)]
     if len(ids) not in (0, num_pictures, len(rows)):
@@ -228,15 +224,14 @@ def _owners_by_name(
     keys = [key for key, _ in groupby(ids)]
     if len(keys) != num_rows:
         raise WrongRequest(
-            f"{named} names {len(keys):,} pictures, one after another, and {file.name} has "
-            f"{num_rows:,} rows."
+            f"{named} names {len(keys):,} images in a row, and {file.name} has {num_rows:,} rows."
         )
     owners = [n for n, (_, same) in enumerate(groupby(ids)) for _ in same]
     return owners, keys, 1
 
 
 def _repeats(rows: np.ndarray) -> int:
-    """5 where each picture's row is there for each of its captions, else 1."""
+    """5 if each image's row is repeated for each of its captions, else 1."""
     first = rows[:CAPTIONS_EACH]
     is_repeated = len(rows) % CAPTIONS_EACH == 0 and (first == first[0]).all()
     return CAPTIONS_EACH if is_repeated else 1

@@ -1,4 +1,4 @@
-"""A folder of pictures with captions.csv, captions.tsv or captions.jsonl."""
+"""A folder of images with captions.csv, captions.tsv or captions.jsonl."""
 
 import csv
 import json
@@ -7,79 +7,86 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from vsepp.data.captioned import CaptionedImage, CaptionedImages, split_by_hash, split_named
-from vsepp.data.troubles import Troubles, is_unicode, shortened
+from vsepp.data.captioned import (
+    CaptionedImage,
+    CaptionedImages,
+    Problems,
+    is_unicode,
+    quote,
+    split_by_hash,
+    split_named,
+)
 from vsepp.errors import WrongRequest
 
 NAMES = ("captions.csv", "captions.tsv", "captions.jsonl")
 IMAGE = ("image", "image_path", "filename", "file_name", "file", "path", "filepath", "img")
 CAPTION = ("caption", "captions", "text", "sentence", "description", "title")
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how such a file begins: "Unicode text" of spreadsheets
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order mark: "Unicode text" of spreadsheets
 
-Cells = dict[str, Any]  # a row by its columns' names, in lower case
+Cells = dict[str, Any]  # a row by column name, in lower case
 
 
 def recognises(path: Path) -> bool:
     return path.name in NAMES or any((path / name).is_file() for name in NAMES)
 
 
-def open_collection(path: Path, troubles: Troubles) -> CaptionedImages:
+def open_collection(path: Path, problems: Problems) -> CaptionedImages:
     table = path if path.is_file() else next(path / n for n in NAMES if (path / n).is_file())
     captions: dict[str, list[str]] = {}
     splits: dict[str, str] = {}
     files: dict[str, Path] = {}
-    for line, cells in _rows(table, troubles):
+    for line, cells in _rows(table, problems):
         where = f"{table}, line {line}"
         if not is_unicode(json.dumps(cells, ensure_ascii=False)):
-            troubles.report(where, "is not UTF-8 text. Save the file as UTF-8.")
+            problems.report(where, "is not UTF-8 text. Save the file as UTF-8.")
             continue
-        image = _image(cells, table, where, troubles, files)
-        found = _captions(cells, image, where, troubles) if image else []
+        image = _image(cells, table, where, problems, files)
+        found = _captions(cells, image, where, problems) if image else []
         if not image or not found:
             continue
         split = _split(cells, image)
         if splits.setdefault(image, split) != split:
-            troubles.report(
+            problems.report(
                 where,
-                f"{image} is in split {shortened(split)!r} here and in {splits[image]!r} before. "
-                "A picture belongs to one split.",
+                f"{image} is in split {quote(split)!r} here and in {splits[image]!r} before. "
+                "An image belongs to one split.",
             )
             continue
         captions.setdefault(image, []).extend(found)
     if not captions:
         raise WrongRequest(
-            f"{table} has no rows that can be used{_first_of(troubles)}. "
-            "Expected a line per caption: image,caption,split"
+            f"{table} has no usable rows{_first_of(problems)}. "
+            "Expected one line per caption: image,caption,split"
         )
     items = [
         CaptionedImage(image, files[image], tuple(found), splits[image])
         for image, found in captions.items()
     ]
-    return CaptionedImages(f"{table} (pictures with captions)", items, troubles.left_out)
+    return CaptionedImages(f"{table} (images with captions)", items, problems.left_out)
 
 
-def _first_of(troubles: Troubles) -> str:
-    return f" (left out: {troubles.left_out[0]})" if troubles.left_out else ""
+def _first_of(problems: Problems) -> str:
+    return f" (left out: {problems.left_out[0]})" if problems.left_out else ""
 
 
-def _rows(table: Path, troubles: Troubles) -> Iterator[tuple[int, Cells]]:
+def _rows(table: Path, problems: Problems) -> Iterator[tuple[int, Cells]]:
     with table.open("rb") as file:
         encoding = "utf-16" if file.read(2) in UTF_16 else "utf-8-sig"
     read = _json_lines if table.suffix == ".jsonl" else _table_lines
     try:
-        # What is not UTF-8 comes through as lone surrogates, and is named with its row.
+        # Invalid UTF-8 becomes lone surrogates, which are reported with their row.
         with table.open(encoding=encoding, errors="surrogateescape", newline="") as lines:
-            yield from read(lines, table, troubles)
+            yield from read(lines, table, problems)
     except UnicodeError as error:
-        raise WrongRequest(f"{table} begins as {encoding} and is not: {error}.") from error
+        raise WrongRequest(f"{table} starts like {encoding}, but is not: {error}.") from error
     except csv.Error as error:
         raise WrongRequest(
-            f"{table} cannot be read as a table: {error}. Is a quotation mark left open?"
+            f"{table} cannot be read as a table: {error}. Is a quotation mark unclosed?"
         ) from error
 
 
 def _table_lines(
-    lines: Iterator[str], table: Path, troubles: Troubles
+    lines: Iterator[str], table: Path, problems: Problems
 ) -> Iterator[tuple[int, Cells]]:
     first = next(lines, "")
     reader = csv.DictReader(chain([first], lines), delimiter=_separator(first, table))
@@ -87,11 +94,11 @@ def _table_lines(
     if names and not _are_columns(names):
         raise WrongRequest(
             f"{table}, line 1: expected the columns image and caption, found "
-            f"{shortened(', '.join(names))!r}. Name the columns in the first line."
+            f"{quote(', '.join(names))!r}. Name the columns in the first line."
         )
     for row in reader:
-        if None in row:  # where csv puts the cells beyond the last column
-            troubles.report(
+        if None in row:  # csv's key for cells beyond the last column
+            problems.report(
                 f"{table}, line {reader.line_num}",
                 "more cells than columns. A caption with a comma needs quotes.",
             )
@@ -104,7 +111,7 @@ def _are_columns(names: Sequence[str]) -> bool:
 
 
 def _separator(first: str, table: Path) -> str:
-    """What stands between the columns of the first line; many write tabs or semicolons into a .csv."""
+    """The delimiter of the first line; many write tabs or semicolons into a .csv."""
     usual = "\t" if table.suffix == ".tsv" else ","
     for mark in (usual, ",", "\t", ";"):
         if _are_columns([name.strip(' "\r\n').lower() for name in first.split(mark)]):
@@ -113,7 +120,7 @@ def _separator(first: str, table: Path) -> str:
 
 
 def _json_lines(
-    lines: Iterator[str], table: Path, troubles: Troubles
+    lines: Iterator[str], table: Path, problems: Problems
 ) -> Iterator[tuple[int, Cells]]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -121,25 +128,25 @@ def _json_lines(
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            troubles.report(f"{table}, line {number}", f"is not JSON: {error}.")
+            problems.report(f"{table}, line {number}", f"is not JSON: {error}.")
             continue
         if isinstance(row, dict):
             yield number, {name.strip().lower(): cell for name, cell in row.items()}
         else:
-            troubles.report(
+            problems.report(
                 f"{table}, line {number}", 'expected {"image": "a.jpg", "caption": "..."}.'
             )
 
 
 def _image(
-    cells: Cells, table: Path, where: str, troubles: Troubles, files: dict[str, Path]
+    cells: Cells, table: Path, where: str, problems: Problems, files: dict[str, Path]
 ) -> str | None:
-    """The name of the row's picture, whose file is added to `files`; None where there is none."""
+    """The name of the row's image, whose file is added to `files`; None if there is none."""
     image = next((cells[name] for name in IMAGE if cells.get(name)), None)
     if not isinstance(image, str) or not image.strip():
-        columns = shortened(", ".join(cells))
-        troubles.report(
-            where, f"names no picture (columns: {columns}). Give it one in a column named image."
+        columns = quote(", ".join(cells))
+        problems.report(
+            where, f"names no image (columns: {columns}). Expected a column named image."
         )
         return None
     image = image.strip()
@@ -147,22 +154,20 @@ def _image(
         file = _existing(table, image)
         if file is None:
             root = table.parent
-            troubles.report(
-                where, f"{shortened(image)} is neither in {root} nor in {root / 'images'}."
-            )
+            problems.report(where, f"{quote(image)} is neither in {root} nor in {root / 'images'}.")
             return None
         files[image] = file
     return image
 
 
-def _captions(cells: Cells, image: str, where: str, troubles: Troubles) -> list[str]:
+def _captions(cells: Cells, image: str, where: str, problems: Problems) -> list[str]:
     """caption, or caption_0, caption_1, ... side by side; each a text or a list of texts."""
     named = [value for name, value in cells.items() if _is_caption(name)]
     texts = [text for value in named for text in (value if isinstance(value, list) else [value])]
     found = [text.strip() for text in texts if isinstance(text, str) and text.strip()]
     if not found:
-        troubles.report(
-            where, f"{image} has no caption. Give it one in a column named caption, or delete it."
+        problems.report(
+            where, f"{image} has no caption. Add one in a column named caption, or delete the row."
         )
     return found
 
@@ -181,6 +186,6 @@ def _existing(table: Path, image: str) -> Path | None:
         try:
             if place.is_file():
                 return place
-        except (OSError, ValueError):  # a name that no file can have
+        except (OSError, ValueError):  # not a valid file name
             return None
     return None

@@ -1,7 +1,7 @@
-"""Opens image files that anybody may have made: the one place where Pillow is given a file.
+"""Opens untrusted image files: the only place where Pillow gets a file.
 
-Before a pixel is decoded it is known that a file is an ordinary one, in a format that is read, and what
-decoding it takes: bytes of memory, and for a JPEG the number of scans.
+Before a pixel is decoded, a file is known to be regular and of a supported format, and the cost of decoding is
+known: bytes of memory, and for a JPEG the number of scans.
 """
 
 import os
@@ -14,26 +14,30 @@ from io import BufferedReader, BytesIO, FileIO
 from math import inf
 from pathlib import Path
 from threading import Condition
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from vsepp.data.formats import HEAD, NAMES, format_of
-from vsepp.data.headers import exif_bytes_of_avif, scans_of_jpeg, tags_fit
+from vsepp.data.image_headers import (
+    HEAD,
+    NAMES,
+    exif_bytes_of_avif,
+    format_of,
+    scans_of_jpeg,
+    tags_fit,
+)
 
 MOST_BYTES = 400_000_000  # of a file
-MOST_MEMORY = (
-    640_000_000  # bytes that decoding one picture may take: 53 megapixels of HEIC, 80 of PNG
-)
-MOST_SCANS = 100  # of a JPEG: each takes as long as a picture; ordinary progressive ones have ten
-MOST_READS = 20_000  # of a header, which is read in Python, and some of it in quadratic time
-MOST_EXIF = 2**16  # bytes of EXIF in an AVIF: what a JPEG has room for
+MOST_MEMORY = 640_000_000  # bytes to decode one image: 53 megapixels of HEIC, 80 of PNG
+MOST_SCANS = 100  # of a JPEG: each takes as long as an image; ordinary progressive ones have ten
+MOST_READS = 20_000  # of a header, which is parsed in Python, partly in quadratic time
+MOST_EXIF = 2**16  # bytes of EXIF in an AVIF: the maximum of a JPEG
 
-# Bytes a pixel. The picture is there twice: as it is decoded and as RGB, or as RGB and turned upright.
+# Bytes per pixel. There are two copies: decoded and RGB, or RGB and rotated.
 PICTURE = 8
-# What decoders take beside, as measured in tests/data/test_image_file.py.
+# What decoders need besides, as measured in tests/data/test_image_file.py.
 DECODER = {"WEBP": 12, "AVIF": 8, "HEIF": 4, "JPEG2000": 17, "BMP": 4, "TIFF": 8}
-COEFFICIENT = 2  # bytes that a JPEG of several scans keeps of every sample until the last of them
+COEFFICIENT = 2  # bytes per sample that a JPEG of several scans keeps until the last one
 
 
 def _without_waiting(path: str, flags: int) -> int:
@@ -41,7 +45,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def open_image(file: "LimitedFile | LimitedBytes", short_side: int) -> Image.Image:
-    """The image with its header read and its pixels not yet; what is wrong with it is an OSError.
+    """The image with its header read, before its pixels; errors are OSErrors.
 
     JPEG decodes at 1/2, 1/4 or 1/8 size for a fraction of the cost, never below `short_side`.
     """
@@ -59,7 +63,7 @@ def open_image(file: "LimitedFile | LimitedBytes", short_side: int) -> Image.Ima
 
 
 def memory_for(picture: Image.Image) -> int:
-    """Bytes that decoding will take at its peak."""
+    """Peak memory of decoding, in bytes."""
     pixels = picture.width * picture.height
     needed = pixels * (PICTURE + DECODER.get(picture.format or "", 0))
     if "progressive" in picture.info:
@@ -76,16 +80,23 @@ def full_size(picture: Image.Image) -> tuple[int, int]:
 
 @contextmanager
 def opened_file(path: Path | str) -> Iterator["LimitedFile"]:
-    """An ordinary file: opening a pipe would wait for ever, and a device has no end."""
+    """A regular file: opening a pipe would block, and a device has no end."""
     with LimitedFile(FileIO(path, opener=_without_waiting)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError("not a regular file")
         yield file
 
 
+class PictureSource(Protocol):
+    """An image that is not a file of its own: a member of a tar shard, a rendered scene."""
+
+    def open(self, short_side: int) -> Image.Image:
+        """The image, at least `short_side` pixels high and wide where it has that many."""
+
+
 @dataclass(frozen=True)
 class ImageInMemory:
-    """The content of an image file that is no file here: an upload, a member of a shard."""
+    """An image file in memory: an upload, a member of a shard."""
 
     name: str
     data: bytes = field(repr=False)
@@ -97,8 +108,17 @@ class ImageInMemory:
         return self.name
 
 
+def reason_of(error: Exception) -> str:
+    """Why an image cannot be decoded, for a message."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if isinstance(error, Image.DecompressionBombError):
+        return str(error)
+    return f"damaged ({type(error).__name__}: {error})"
+
+
 def read_at_most(file: IO[bytes], most: int = MOST_BYTES) -> bytes:
-    """All of a file that is not too large, whatever was said about its size."""
+    """The content of a file, unless it is too large, whatever its header says."""
     data = file.read(most + 1)
     if len(data) > most:
         raise OSError(too_large(len(data), most))
@@ -116,7 +136,7 @@ def orientation_of(picture: Image.Image) -> int:
 
 
 def times_of(picture: Image.Image) -> list[str]:
-    """When a photo was taken, as EXIF writes it: when the shutter was pressed comes first."""
+    """When a photo was taken, as EXIF writes it; DateTimeOriginal first."""
     exif = _exif(picture)
     details: dict[int, Any] = {}
     with _limited(getattr(picture, "fp", None)), suppress(Exception):
@@ -144,14 +164,14 @@ def _opened(file: "LimitedFile | LimitedBytes") -> Image.Image:
             picture = Image.open(file, formats=(kind.pillow_name,))
             if kind.pillow_name == "JPEG":
                 _check_scans(file, picture)
-    except UnidentifiedImageError as error:  # its own words name an object in memory
+    except UnidentifiedImageError as error:  # its own message names an object in memory
         raise UnidentifiedImageError(f"damaged {kind.name} file") from error
     return picture
 
 
 @cache
 def _register_heif() -> None:
-    """Once, and not before the first such file: importing it takes time."""
+    """At the first such file: importing it takes time."""
     try:
         from pi_heif import register_heif_opener
     except ImportError as error:
@@ -166,7 +186,7 @@ def _check_scans(file: IO[bytes], picture: Image.Image) -> None:
     if scans > MOST_SCANS:
         raise OSError(f"over {MOST_SCANS} scans, which would take too long to decode")
     if scans > 1:
-        picture.info["progressive"] = 1  # also where only its components are apart
+        picture.info["progressive"] = 1  # also where only the components are separate
 
 
 def _check_exif_of_avif(file: IO[bytes]) -> None:
@@ -177,9 +197,9 @@ def _check_exif_of_avif(file: IO[bytes]) -> None:
 
 
 def _exif(picture: Image.Image) -> Image.Exif:
-    """What EXIF says; what is damaged or hostile says nothing."""
+    """The EXIF tags; empty where they are damaged or hostile."""
     if picture.format == "PNG":
-        picture.load()  # it may stand behind the pixels
+        picture.load()  # EXIF may follow the pixels
     for name in ("exif", "Raw profile type exif"):
         written = picture.info.get(name) or b""
         if not tags_fit(_raw_profile(written) if isinstance(written, str) else written):
@@ -204,7 +224,7 @@ def _tile_bytes(picture: Image.Image) -> int:
     return int(tags.get(322, 0)) * int(tags.get(323, 0)) * DECODER["TIFF"]
 
 
-# ---- files of which little is read while Pillow looks at headers ----------------------------
+# ---- files with a limit on reads while Pillow parses headers ----------------------------
 
 
 class _LimitedReads:
@@ -236,7 +256,7 @@ class LimitedBytes(_LimitedReads, BytesIO):
 
 @contextmanager
 def _limited(file: Any) -> Iterator[None]:
-    """Tags may all point at the same megabytes, and a comment of small blocks takes quadratic time."""
+    """Tags may all point at the same megabytes, and comments of small blocks take quadratic time."""
     if not isinstance(file, (LimitedFile, LimitedBytes)):
         yield
         return
@@ -247,11 +267,11 @@ def _limited(file: Any) -> Iterator[None]:
         file.reads_left = file.bytes_left = inf
 
 
-# ---- all decoding of this process -----------------------------------------------------------
+# ---- memory for all decoding of this process -----------------------------------------------------------
 
 
 class MemoryGate:
-    """Lets through what fits together, and what is too large for that alone."""
+    """Admits decoders while their memory fits; one that is too large runs alone."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -271,5 +291,5 @@ class MemoryGate:
                 self._changed.notify_all()
 
 
-# One large picture and many ordinary ones: a photo of 12 megapixels in HEIC takes 250 MB.
+# One large image and many ordinary ones: a photo of 12 megapixels in HEIC takes 250 MB.
 DECODING = MemoryGate(max(2 * MOST_MEMORY, 2**28 * (os.cpu_count() or 1)))

@@ -1,18 +1,24 @@
-"""What this process may use of its machine: memory within its container, threads beside other processes."""
+"""What this process may use of its machine: memory within its container, threads beside other processes.
+
+Work is done ahead of its reader in threads: images are decoded while the network is busy.
+"""
 
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from threading import Lock
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-ASSUMED = 8 * 2**30  # bytes of memory, where the system does not say (Windows)
-FOR_PICTURES = 4  # one part in so many of the memory holds decoded pictures
+ASSUMED = 8 * 2**30  # bytes of memory, where the system does not tell (Windows)
+FOR_PICTURES = 4  # one part in so many of the memory is for decoded images
 
 
 class Budget:
-    """Bytes that several owners share; an owner that is gone has given its bytes back."""
+    """Bytes shared by several owners; an owner that is garbage-collected returns its bytes."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -20,7 +26,7 @@ class Budget:
         self._lock = Lock()
 
     def take(self, owner: object, num_bytes: int) -> bool:
-        """Whether there was room for so many more."""
+        """Reserve bytes; whether there was room."""
         with self._lock:
             if sum(self._taken.values()) + num_bytes > self.size:
                 return False
@@ -30,12 +36,12 @@ class Budget:
 
 @cache
 def picture_budget() -> Budget:
-    """This process's part of the machine's memory for decoded pictures, of all splits together."""
+    """Memory of this process for decoded images, of all splits together."""
     return Budget(memory_limit() // FOR_PICTURES // processes_here())
 
 
 def processes_here() -> int:
-    """How many processes of the job run on this machine, as torchrun says."""
+    """Processes of the job on this machine, according to torchrun."""
     return max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
@@ -47,7 +53,7 @@ def num_threads() -> int:
 
 
 def memory_limit(root: Path = Path("/")) -> int:
-    """Bytes: the machine's, or what its container may use where that is less."""
+    """Bytes of the machine, or of the container where that is less."""
     return min([_physical_memory(), *_container_limits(root)])
 
 
@@ -85,3 +91,52 @@ def _limits(top: Path, path: str, file: str) -> Iterator[int]:
             continue
         if text.isdecimal():  # else "max": no limit
             yield int(text)
+
+
+Task = TypeVar("Task")
+Made = TypeVar("Made")
+MOST_BYTES = 2**27  # of pending tasks
+AHEAD = 4  # minimum number of tasks in progress ahead of the reader
+
+
+def made_ahead(
+    tasks: Iterable[Task],
+    make: Callable[[Task], Made],
+    ahead: int = AHEAD,
+    threads: int | None = None,
+    size: Callable[[Task], int] = lambda task: 0,
+) -> Iterator[Made]:
+    """Map tasks in order, a few ahead of the reader, in threads.
+
+    Threads are enough: Pillow decodes and resizes without the GIL. By default there are as many threads,
+    and tasks in progress, as cores; large tasks (a batch) take `threads=AHEAD` and share their work
+    among `workers()`. Tasks with a `size` are limited to MOST_BYTES, and one.
+    """
+    threads = threads or num_threads()
+    with ThreadPoolExecutor(threads) as pool:
+        pending: deque[tuple[int, Future[Made]]] = deque()
+        try:
+            for task in tasks:
+                pending.append((size(task), pool.submit(make, task)))
+                del task  # free it while waiting for the next
+                while len(pending) > max(ahead, threads) or _bytes(pending) > MOST_BYTES:
+                    yield pending.popleft()[1].result()
+            while pending:
+                yield pending.popleft()[1].result()
+        finally:
+            for _, future in pending:
+                future.cancel()
+
+
+def _bytes(pending: Iterable[tuple[int, object]]) -> int:
+    return sum(size for size, _ in pending)
+
+
+@cache
+def workers() -> ThreadPoolExecutor:
+    """The threads that decode and crop for all batches in progress: one per core."""
+    return ThreadPoolExecutor(num_threads())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=workers.cache_clear)  # a fork has no threads

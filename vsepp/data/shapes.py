@@ -1,7 +1,7 @@
-"""The built-in world: scenes of three coloured shapes, rendered on demand, with five captions each.
+"""Generated scenes of three coloured shapes, rendered on demand, with five captions each.
 
 Scenes come in families of four. Three of them change the first in one thing (a colour, a texture,
-two shapes that trade places), so that captions differ by a word and the nearest wrong picture is near.
+two shapes that trade places), so that captions differ by a word and hard negatives are near.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ COLOURS = {
     "purple": (142, 68, 173),
 }
 TEXTURES = ("plain", "striped", "dotted", "checkered")
-SIZES = {"small": 0.13, "big": 0.19}  # radius, the picture being 1 wide
+SIZES = {"small": 0.13, "big": 0.19}  # radius, relative to the image
 FAMILY = 4  # scenes that differ in one thing
 NUM_CAPTIONS = 5
 SMALLEST = 64  # pixels; every shape and texture can still be told apart
@@ -75,7 +75,7 @@ def open_world(where: str) -> CaptionedImages:
             f"{where}: write shapes:N with N scenes, from {8 * FAMILY} to 1000000, such as shapes:4000."
         )
     items = [_item(number) for number in range(int(count))]
-    return CaptionedImages(f"{where} (the built-in world)", items)
+    return CaptionedImages(f"{where} (generated scenes)", items)
 
 
 def _item(number: int) -> CaptionedImage:
@@ -92,7 +92,7 @@ def _item(number: int) -> CaptionedImage:
 
 def _member_of_family(family: int, member: int, number: int) -> Scene:
     scene = _random_scene(np.random.default_rng((0, family)))
-    if member > 0:  # every other member changes the first one in a way of its own
+    if member > 0:  # the others change the first one in different ways
         change = (_recolour, _retexture, _swap_places)[member % 3]
         changed = change(scene.things, np.random.default_rng((3, number)))
         scene = replace(scene, things=changed)
@@ -171,7 +171,7 @@ def _caption(scene: Scene, wording: int, generator: np.random.Generator) -> str:
 
 
 def _named(thing: Thing, generator: np.random.Generator) -> str:
-    """What somebody would call the thing, leaving its size out half of the time."""
+    """A description of the thing, half of the time without its size."""
     size = thing.size if generator.random() < 0.5 else ""
     texture = thing.texture if thing.texture != "plain" else ""
     words = " ".join(word for word in (size, texture, thing.colour, thing.shape) if word)

@@ -1,4 +1,4 @@
-"""Files of weights that others have made, put into a net: by name, or in order."""
+"""Loads weight files of other libraries into a backbone: by name, or in order."""
 
 from pathlib import Path
 
@@ -6,19 +6,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from vsepp.encoders.plain_pickle import reading
-from vsepp.encoders.torch_pickle import read_torch_file
 from vsepp.errors import WrongRequest
+from vsepp.pickles import read_torch_file, reading
 
-# How many batches a batch norm has seen. torch has counted them since 0.4.1, and nothing depends on it.
+# Batches seen by a batch norm: counted since torch 0.4.1, and without effect.
 COUNTER = "num_batches_tracked"
 Weights = dict[str, Tensor]
 
 
 def load_weights(net: nn.Module, file: Path) -> None:
-    """Fill a net from a file, by name, or in order where another library named its tensors."""
+    """Load a file by name, or in order where another library named the tensors."""
     if not file.is_file():
-        raise WrongRequest(f"model.weights: there is no file {file}. Give none, timm or a file.")
+        raise WrongRequest(f'weights: {file} does not exist. Use "none", "timm" or a file.')
     found, wanted = _read(file), net.state_dict()
     if not set(_without_counters(wanted)) <= set(found):
         found = _in_order(found, wanted, file)
@@ -30,7 +29,7 @@ def load_weights(net: nn.Module, file: Path) -> None:
 
 
 def _read(file: Path) -> Weights:
-    """Tensors only: nothing of the file is run."""
+    """Tensors only: no code of the file is run."""
     if file.suffix != ".safetensors":
         with reading(file, "a file of weights, by torch.save or safetensors") as stream:
             content = read_torch_file(stream)
@@ -39,7 +38,7 @@ def _read(file: Path) -> Weights:
     try:
         return load_file(file)
     except SafetensorError as error:
-        raise WrongRequest(f"model.weights: {file} is not a file of weights: {error}") from error
+        raise WrongRequest(f"weights: {file} is not a file of weights: {error}") from error
 
 
 def _in_order(found: Weights, wanted: Weights, file: Path) -> Weights:

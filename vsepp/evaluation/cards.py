@@ -1,24 +1,32 @@
-"""Examples as cards: pictures, and below them captions with what a model makes of them."""
+"""Drawings of examples: cards of images with captions (Figs. 3 and A.1), and what models retrieve for queries.
 
-from collections.abc import Iterator, Sequence
+Text is wrapped by the number of characters, so a line of capitals may be clipped at the edge of its card, and long
+captions end in an ellipsis. The HTML page of the same cards (`pages`) shows all of it.
+"""
+
+import textwrap
+import unicodedata
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
-from vsepp.evaluation.ink import LIGHT, Ink
-from vsepp.evaluation.lettering import Lettering
+from vsepp.evaluation.palette import LIGHT, Palette
 
-# Inches, as the paper of a figure has them.
-WIDTH, MARGIN, GAP, BETWEEN, LINE = 10.0, 0.15, 0.3, 0.1, 0.165
-SIZE, DPI = 9, 150  # of letters, in points; dots of an inch
-MOST_LINES = 5  # of a caption; the page has all of it
+WIDTH, MARGIN, GAP, BETWEEN, LINE = 10.0, 0.15, 0.3, 0.1, 0.165  # inches
+SIZE, DPI = 9, 150  # points; dots per inch
+LETTER = 0.6 * SIZE / 72  # typical width of a character, in inches
+MAX_LINES = {"bold": 2, "normal": 5}  # of a label, of a caption
+FONT = "DejaVu Sans"  # comes with matplotlib: Latin, Greek, Cyrillic, Arabic, Hebrew and more
+RIGHT, WRONG = "#1a9850", "#d9d9d9"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A picture, and what it is if that does not go without saying."""
+    """An image and its label."""
 
     picture: Image.Image
     label: str = ""
@@ -26,7 +34,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Entry:
-    """A caption and whose it is; `model` gives it that model's colour."""
+    """A labelled caption, in the colour of a model."""
 
     label: str
     text: str
@@ -40,116 +48,124 @@ class Card:
     more: tuple[Entry, ...] = ()  # for the page, which has more room
 
 
-def draw_cards(
-    cards: Sequence[Card], title: str, remark: str, into: Path, columns: int = 4, ink: Ink = LIGHT
-) -> set[str]:
-    """All cards on a sheet of paper; returns the letters that no font of this machine has."""
-    import matplotlib
+@dataclass(frozen=True)
+class Retrieved:
+    """A caption, the images that each model retrieves (True: the caption's own), and its rank."""
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    lettering = Lettering([title, remark, *_texts(cards)], DPI)
-    layout = _Layout(lettering, (WIDTH - 2 * MARGIN - (columns - 1) * GAP) / columns)
-    rows = [cards[start : start + columns] for start in range(0, len(cards), columns)]
-    remarks = lettering.lines(remark, WIDTH - 2 * MARGIN, SIZE)
-    top = MARGIN + LINE * (2 + len(remarks)) + GAP
-    height = top + sum(layout.height(row) + GAP for row in rows)
-    figure = pyplot.figure(figsize=(WIDTH, height), dpi=DPI, facecolor=ink.paper)
-    sheet = _Sheet(figure, height, layout, ink)
-    sheet.write(MARGIN, MARGIN + LINE, title, size=SIZE + 3, weight="bold", color=ink.text)
-    for place, line in enumerate(remarks):
-        sheet.write(MARGIN, MARGIN + LINE * (2.4 + place), line, size=SIZE, color=ink.quiet)
-    for row in rows:
-        for place, card in enumerate(row):
-            left = MARGIN + place * (layout.width + GAP)
-            sheet.put(card, left, top, layout.pictures_height(row))
-        top += layout.height(row) + GAP
-    figure.savefig(into, pil_kwargs={"optimize": True})
-    pyplot.close(figure)
-    return lettering.missing
+    caption: str
+    found: dict[str, list[tuple[Image.Image, bool]]]
+    ranks: dict[str, int]
 
 
 @dataclass(frozen=True)
-class _Layout:
-    """How much room cards take, in inches."""
+class _Line:
+    text: str
+    weight: str
+    colour: str
 
-    lettering: Lettering
-    width: float  # of a card
 
-    def height(self, row: Sequence[Card]) -> float:
-        texts = max(sum(0.3 + len(self.lines(e)) for e in card.entries) for card in row)
-        return self.pictures_height(row) + LINE * (0.3 + any(map(_has_labels, row)) + texts)
-
-    def pictures_height(self, row: Sequence[Card]) -> float:
-        return max(
-            self.shape(shown.picture, self.box(card))[1] for card in row for shown in card.pictures
+def draw_cards(
+    cards: Sequence[Card],
+    title: str,
+    remark: str,
+    into: Path,
+    columns: int = 4,
+    palette: Palette = LIGHT,
+) -> set[str]:
+    """Draw a grid of cards; returns the characters that no installed font has."""
+    pyplot = _pyplot()
+    width = (WIDTH - 2 * MARGIN - (columns - 1) * GAP) / columns
+    head = [_Line(line, "normal", palette.quiet) for line in _wrap(remark, WIDTH - 2 * MARGIN, 100)]
+    rows = [cards[start : start + columns] for start in range(0, len(cards), columns)]
+    lines = [[_lines(card, width, palette) for card in row] for row in rows]
+    images = [max(_image_height(card, width) for card in row) for row in rows]
+    texts = [LINE * (1.6 + max(map(len, row))) for row in lines]
+    top = MARGIN + LINE * (2 + len(head)) + GAP
+    height = top + sum(images) + sum(texts) + GAP * len(rows)
+    families, missing = _fonts([title, remark, *_texts(cards)])
+    with (
+        pyplot.rc_context({"font.family": families, "text.parse_math": False}),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", message="Glyph|Matplotlib currently does not support")
+        sheet = _Sheet(
+            pyplot.figure(figsize=(WIDTH, height), dpi=DPI, facecolor=palette.paper), height
         )
-
-    def box(self, card: Card) -> float:
-        """The side of the square that a picture may fill."""
-        number = len(card.pictures)
-        return (self.width - BETWEEN * (number - 1)) / number
-
-    def shape(self, picture: Image.Image, box: float) -> tuple[float, float]:
-        longest = max(picture.size)
-        return box * picture.width / longest, box * picture.height / longest
-
-    def lines(self, entry: Entry) -> list[tuple[str, str]]:
-        """All lines of an entry, each with the weight of its letters."""
-        parts = (entry.label, "bold", 2), (entry.text, "normal", MOST_LINES)
-        return [
-            (line, weight)
-            for text, weight, most in parts
-            for line in self.lettering.lines(text, self.width, SIZE, weight, most)
-        ]
+        sheet.write([_Line(title, "bold", palette.text)], MARGIN, MARGIN, WIDTH, SIZE + 3)
+        sheet.write(head, MARGIN, MARGIN + 1.4 * LINE, WIDTH - MARGIN)
+        for row, of_row, image_height, text_height in zip(rows, lines, images, texts, strict=True):
+            for column, (card, of_card) in enumerate(zip(row, of_row, strict=True)):
+                left = MARGIN + column * (width + GAP)
+                sheet.show(card, left, top, width, image_height, palette)
+                sheet.write(of_card, left, top + image_height + LINE, left + width)
+            top += image_height + text_height + GAP
+        sheet.figure.savefig(into, pil_kwargs={"optimize": True})
+        pyplot.close(sheet.figure)
+    return missing
 
 
 @dataclass(frozen=True)
 class _Sheet:
-    """Puts cards on a figure; distances are inches from its upper left corner."""
+    """A figure on which distances are inches from the upper left corner."""
 
     figure: Any
     height: float
-    layout: _Layout
-    ink: Ink
 
-    def put(self, card: Card, left: float, top: float, height: float) -> None:
-        """A card whose pictures share `height` with those of its row."""
-        box = self.layout.box(card)
-        for place, shown in enumerate(card.pictures):
-            x = left + place * (box + BETWEEN)
-            self.show(shown.picture, x, top, box, height)
-            label = {"size": SIZE - 1, "color": self.ink.quiet}
-            self.write(x, top + height + LINE, shown.label, **label)
-        top += height + LINE * (0.3 + _has_labels(card))
-        for entry in card.entries:
-            colour = self.ink.text if entry.model is None else self.ink.of_model(entry.model)
-            top += 0.3 * LINE
-            for line, weight in self.layout.lines(entry):
-                top += LINE
-                paint = colour if weight == "bold" else self.ink.text
-                self.write(left, top, line, size=SIZE, weight=weight, color=paint)
+    def write(
+        self, lines: Sequence[_Line], left: float, top: float, right: float, size: float = SIZE
+    ) -> None:
+        """Lines below each other, clipped at `right`."""
+        from matplotlib.transforms import Bbox, TransformedBbox
+
+        bounds = TransformedBbox(Bbox.from_extents(0, 0, right / WIDTH, 1), self.figure.transFigure)
+        for number, line in enumerate(lines, 1):
+            at = left / WIDTH, 1 - (top + number * LINE) / self.height
+            style = {"size": size, "weight": line.weight, "color": line.colour}
+            self.figure.text(*at, line.text, **style, clip_on=True, clip_box=bounds)
 
     def show(
-        self, picture: Image.Image, left: float, top: float, box: float, height: float
+        self, card: Card, left: float, top: float, width: float, height: float, palette: Palette
     ) -> None:
-        """A picture in the middle of its box, its shape kept."""
-        wide, high = self.layout.shape(picture, box)
-        x, y = left + (box - wide) / 2, top + (height - high) / 2
-        axis = self.figure.add_axes(
-            (x / WIDTH, 1 - (y + high) / self.height, wide / WIDTH, high / self.height)
-        )
-        axis.imshow(picture, aspect="auto")
-        axis.axis("off")
-
-    def write(self, left: float, baseline: float, text: str, **style: Any) -> None:
-        x, y = left / WIDTH, 1 - baseline / self.height
-        self.layout.lettering.write(self.figure, x, y, text, **style)
+        """The images of a card side by side, with their labels."""
+        box = _box(card, width)
+        for shown in card.pictures:
+            bottom = 1 - (top + height) / self.height
+            axis = self.figure.add_axes((left / WIDTH, bottom, box / WIDTH, height / self.height))
+            axis.imshow(shown.picture)
+            axis.axis("off")
+            label = [_Line(shown.label, "normal", palette.quiet)]
+            self.write(label, left, top + height, left + box, SIZE - 1)
+            left += box + BETWEEN
 
 
-def _has_labels(card: Card) -> bool:
-    return any(shown.label for shown in card.pictures)
+def _box(card: Card, width: float) -> float:
+    return (width - BETWEEN * (len(card.pictures) - 1)) / len(card.pictures)
+
+
+def _image_height(card: Card, width: float) -> float:
+    sizes = [shown.picture.size for shown in card.pictures]
+    return _box(card, width) * max(height / max(wide, height) for wide, height in sizes)
+
+
+def _lines(card: Card, width: float, palette: Palette) -> list[_Line]:
+    """Labels in bold and the colour of their model, captions below them."""
+    found = []
+    for entry in card.entries:
+        colour = palette.text if entry.model is None else palette.of_model(entry.model)
+        for text, weight, paint in (
+            (entry.label, "bold", colour),
+            (entry.text, "normal", palette.text),
+        ):
+            found += [_Line(line, weight, paint) for line in _wrap(text, width, MAX_LINES[weight])]
+    return found
+
+
+def _wrap(text: str, width: float, max_lines: int) -> list[str]:
+    """Lines of about `width` inches; wide characters (Chinese, Japanese, Korean) count twice."""
+    letters = int(width / LETTER)
+    if any(unicodedata.east_asian_width(letter) in "WF" for letter in text):
+        letters //= 2
+    return textwrap.wrap(text, letters, max_lines=max_lines, placeholder="…")
 
 
 def _texts(cards: Sequence[Card]) -> Iterator[str]:
@@ -157,3 +173,74 @@ def _texts(cards: Sequence[Card]) -> Iterator[str]:
         yield from (shown.label for shown in card.pictures)
         for entry in card.entries:
             yield from (entry.label, entry.text)
+
+
+def _fonts(texts: Iterable[str]) -> tuple[list[str], set[str]]:
+    """The default family and others that have its missing characters; the characters that none has."""
+    from matplotlib.font_manager import FontProperties, findfont, fontManager
+    from matplotlib.ft2font import FT2Font
+
+    families = [FONT]
+    missing = {letter for text in texts for letter in text if letter.isprintable()}
+    missing -= {chr(code) for code in FT2Font(findfont(FontProperties(family=FONT))).get_charmap()}
+    upright = [font for font in fontManager.ttflist if (font.style, font.weight) == ("normal", 400)]
+    for font in upright if missing else ():
+        try:
+            letters = {chr(code) for code in FT2Font(font.fname).get_charmap()}
+        except (RuntimeError, OSError):  # broken, or made of bitmaps
+            continue
+        if missing & letters:
+            families.append(font.name)
+            missing -= letters
+    return families, missing
+
+
+def draw_retrieved(queries: Sequence[Retrieved], titles: dict[str, str], into: Path) -> Path:
+    """A row per query, a titled block per model, the caption's own image framed in green."""
+    pyplot = _pyplot()
+    models = list(titles)
+    per_model = max(len(found) for query in queries for found in query.found.values())
+    width = 2.6 + 1.1 * per_model * len(models)
+    size = (width, 1.3 * len(queries) + 0.5)
+    figure = pyplot.figure(figsize=size, dpi=100, layout="constrained")
+    blocks: Any = figure.subfigures(
+        1, 1 + len(models), wspace=0.04, width_ratios=[2.6, *[1.1 * per_model] * len(models)]
+    )
+    _write_captions(blocks[0], queries)
+    for block, model in zip(blocks[1:], models, strict=True):
+        block.suptitle(titles[model], fontsize=12, fontweight="bold")
+        axes = block.subplots(len(queries), per_model, squeeze=False)
+        for row, query in zip(axes, queries, strict=True):
+            for axis, (picture, is_right) in zip(row, query.found[model], strict=False):
+                _show(axis, picture, is_right)
+            row[0].set_title(f"own picture at rank {query.ranks[model]}", fontsize=7, loc="left")
+    figure.savefig(into, facecolor="white")
+    pyplot.close(figure)
+    return into
+
+
+def _write_captions(block: Any, queries: Sequence[Retrieved]) -> None:
+    block.suptitle("query", fontsize=12, fontweight="bold")
+    axes = block.subplots(len(queries), 1, squeeze=False)[:, 0]
+    for axis, query in zip(axes, queries, strict=True):
+        axis.axis("off")
+        text = textwrap.fill(query.caption, 30)
+        axis.text(0, 0.5, text, fontsize=10, va="center", transform=axis.transAxes)
+
+
+def _show(axis: Any, picture: Image.Image, is_right: bool) -> None:
+    axis.imshow(picture)
+    axis.set_xticks([])
+    axis.set_yticks([])
+    for spine in axis.spines.values():
+        spine.set_color(RIGHT if is_right else WRONG)
+        spine.set_linewidth(4 if is_right else 1)
+
+
+def _pyplot() -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot

@@ -1,4 +1,4 @@
-"""What single pictures show: the hardest negatives of a batch (Fig. 3), and what a model ranks first (Fig. A.1)."""
+"""Examples: the hardest negatives of a batch (Fig. 3), and what a model ranks first (Fig. A.1)."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from vsepp.equations.ranking import ranks
 
 @dataclass(frozen=True)
 class HardNegatives:
-    """For each pair of a batch its hardest negatives, as numbers of pairs, and their hinges."""
+    """For each pair of a batch, the indices of its hardest negatives and their hinges."""
 
     captions: list[int]
     caption_costs: list[float]
@@ -33,7 +33,7 @@ def hard_negatives(scores: Tensor, margin: float) -> HardNegatives:
 
 @dataclass(frozen=True)
 class Ranked:
-    """The captions that a model puts first for a picture, and the rank of the best true one."""
+    """The captions that a model ranks first for an image, and the rank of the best correct one."""
 
     captions: list[int]
     rank: int

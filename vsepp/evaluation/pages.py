@@ -1,4 +1,4 @@
-"""Figures as web pages of one file: pictures inside, nothing fetched, light and dark."""
+"""Figures as self-contained HTML pages, light and dark."""
 
 import base64
 import io
@@ -8,8 +8,8 @@ from html import escape
 from PIL import Image
 
 from vsepp.evaluation.cards import Card, Entry
-from vsepp.evaluation.ink import DARK, LIGHT, Ink
-from vsepp.evaluation.learning import LearningCurve
+from vsepp.evaluation.curves import LearningCurve
+from vsepp.evaluation.palette import DARK, LIGHT, Palette
 
 STYLE = """
 body { margin: 2rem auto; max-width: 75rem; padding: 0 1rem; background: var(--paper);
@@ -36,7 +36,7 @@ TERMS = ("non-zero terms", "of the hardest")
 
 
 def cards_page(cards: Sequence[Card], title: str, remark: str) -> str:
-    """A card per example, with all that the drawing has no room for."""
+    """A card per example, with what the drawing has no room for."""
     width = 10 + 5 * max(len(card.pictures) for card in cards)  # of a card, at least
     body = f'<div class="cards" style="--card: {width}rem">\n{"".join(map(_card, cards))}</div>'
     return _page(title, remark, body)
@@ -45,7 +45,7 @@ def cards_page(cards: Sequence[Card], title: str, remark: str) -> str:
 def curves_page(
     curves: Sequence[LearningCurve], light: bytes, dark: bytes, title: str, remark: str
 ) -> str:
-    """The drawing on light or dark paper, and its numbers."""
+    """The drawing on a light or dark background, and its numbers."""
     drawings = (
         f'<picture><source media="(prefers-color-scheme: dark)" srcset="{_data_uri(dark, "png")}">'
         f'<img class="whole" src="{_data_uri(light, "png")}" alt="{escape(title)}"></picture>'
@@ -74,9 +74,9 @@ def _colours() -> str:
     )
 
 
-def _variables(ink: Ink) -> str:
-    named = {name: getattr(ink, name) for name in ("paper", "text", "quiet", "faint")}
-    named |= {f"model{n}": colour for n, colour in enumerate(ink.models)}
+def _variables(palette: Palette) -> str:
+    named = {name: getattr(palette, name) for name in ("paper", "text", "quiet", "faint")}
+    named |= {f"model{n}": colour for n, colour in enumerate(palette.models)}
     return " ".join(f"--{name}: {colour};" for name, colour in named.items())
 
 

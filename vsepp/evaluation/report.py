@@ -11,12 +11,12 @@ Line = tuple[str, Sequence[str]]  # a name and nine cells: four, four, and the s
 
 
 def text(rows: Sequence[tuple[str, Retrieval]]) -> str:
-    """A table for the terminal, at most 80 columns wide for names of up to 20 letters."""
+    """A table for the terminal, at most 80 columns wide for names of up to 20 characters."""
     return layout([(name, cells(figures(result))) for name, result in rows])
 
 
 def layout(lines: Sequence[Line | str]) -> str:
-    """The table around lines of cells; a line that is a text alone goes over its whole width."""
+    """A table of lines of cells; a plain string spans its width."""
     rows = [line for line in lines if not isinstance(line, str)]
     width = max(len("Model"), *(len(name) for name, _ in rows))
     cell = max(6, 1 + max(len(cell) for cell in chain(*(cells for _, cells in rows))))
@@ -37,7 +37,7 @@ def half(recall: Recall) -> list[float]:
 
 
 def cells(numbers: Sequence[float], form: str = ".1f") -> list[str]:
-    """Numbers as the paper prints them; one that nobody has measured is a dash."""
+    """Numbers as the paper prints them; a dash for NaN."""
     return ["-" if number != number else f"{number:{form}}" for number in numbers]
 
 

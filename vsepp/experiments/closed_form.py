@@ -9,10 +9,9 @@ from vsepp.data.captioned import CaptionedImages
 from vsepp.devices import prepare
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import evaluate
-from vsepp.experiments.fingerprint import fingerprint
 from vsepp.experiments.journal import Journal
 from vsepp.experiments.keeper import Run, has_something_to_resume
-from vsepp.experiments.provenance import notes_of
+from vsepp.experiments.provenance import fingerprint, notes_of
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.setup import Setup, set_up
 from vsepp.snapshots.snapshot import Snapshot

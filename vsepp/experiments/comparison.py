@@ -1,4 +1,4 @@
-"""Our results beside the paper's: a row, or a table with the rows of others between ours."""
+"""Our results beside the paper's, as a row or a table, with remarks on what differs."""
 
 import math
 from collections.abc import Sequence
@@ -6,10 +6,18 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
+from vsepp.data.captioned import CaptionedImages
+from vsepp.encoders.architecture import FEATURES, Architecture
 from vsepp.evaluation.report import Line, cells, figures, layout
 from vsepp.evaluation.retrieval import Retrieval
-from vsepp.experiments.recipe import Expectation, Recipe
-from vsepp.experiments.tables import MEASURED_ON, Quoted, table_of
+from vsepp.experiments.recipe import (
+    COLLECTIONS,
+    MEASURED_ON,
+    Expectation,
+    Quoted,
+    Recipe,
+    table_of,
+)
 
 
 @dataclass(frozen=True)
@@ -18,9 +26,9 @@ class Reproduced:
 
     recipe: Recipe
     results: Sequence[Retrieval]
-    stopped: Sequence[str] = ()  # why each of the other seeds has no result
-    remarks: Sequence[str] = ()  # what else a reader must know before comparing
-    record: dict[str, Any] = field(default_factory=dict)  # how it was made
+    stopped: Sequence[str] = ()  # reasons of the seeds without a result
+    remarks: Sequence[str] = ()  # what else differs from the paper
+    record: dict[str, Any] = field(default_factory=dict)  # provenance
 
     @property
     def ours(self) -> list[float]:
@@ -28,7 +36,7 @@ class Reproduced:
 
     @property
     def spread(self) -> list[float] | None:
-        """The standard deviation over seeds, where there are several."""
+        """Standard deviation over seeds, if there are several."""
         if len(self.results) < 2:
             return None
         return [stdev(column) for column in self._columns()]
@@ -38,7 +46,7 @@ class Reproduced:
         return printed(self.recipe.expect)
 
     def lines(self) -> list[Line]:
-        if self.recipe.expect is None:  # a recipe of ours: nobody has printed anything
+        if self.recipe.expect is None:  # not a row of the paper
             return [("ours", self._cells())]
         difference = [ours - paper for ours, paper in zip(self.ours, self.paper, strict=True)]
         return [
@@ -63,10 +71,10 @@ class Reproduced:
         }
 
     def notes(self) -> list[str]:
-        """What a reader must know before comparing."""
-        return [*self._of_seeds(), *self._of_images(), *self.remarks]
+        """What to know before comparing."""
+        return [*self._about_seeds(), *self._about_images(), *self.remarks]
 
-    def _of_seeds(self) -> list[str]:
+    def _about_seeds(self) -> list[str]:
         if not self.stopped:
             return []
         asked = len(self.results) + len(self.stopped)
@@ -75,7 +83,7 @@ class Reproduced:
             f"{', '.join(dict.fromkeys(self.stopped))}."
         ]
 
-    def _of_images(self) -> list[str]:
+    def _about_images(self) -> list[str]:
         if self.recipe.expect is None or not self.results:
             return []
         num_images = self.results[0].num_images
@@ -135,7 +143,7 @@ class Report:
 
 
 def printed(expect: Expectation | None) -> list[float]:
-    """The nine numbers of a row as the paper has them."""
+    """The nine numbers of a row as printed in the paper."""
     if expect is None:
         return [math.nan] * 9
     halves = [list(asdict(side).values()) for side in (expect.captions, expect.images)]
@@ -146,3 +154,73 @@ def _named(numbers: Sequence[float]) -> dict[str, Any]:
     names = ("r1", "r5", "r10", "median_rank")
     captions, images = (dict(zip(names, part, strict=True)) for part in (numbers[:4], numbers[4:8]))
     return {"captions": captions, "images": images, "rsum": numbers[8]}
+
+
+NUM_FEATURES = {"vgg19.tv_in1k": 4096, "resnet152.tv_in1k": 2048}  # of the paper's backbones
+
+
+def remarks(
+    recipe: Recipe, source: str, changes: Sequence[str], data: CaptionedImages, plan: Architecture
+) -> list[str]:
+    """What differs from the paper: keys, collection, backbone, data that was left out.
+
+    `source` is the name that the recipe was loaded by; `plan` the architecture that was measured.
+    """
+    found = [*_changed(recipe, source, changes)]
+    if recipe.row:
+        found += [*_other_collection(recipe, data), *_other_backbone(recipe, plan)]
+    if data.left_out:
+        found.append(f"Left out of the data: {len(data.left_out):,}, such as {data.left_out[0]}")
+    return found
+
+
+def changed_keys(recipe: Recipe, source: str, changes: Sequence[str]) -> list[str]:
+    """Those changes that differ from the recipe's own values."""
+    now, before = recipe.as_dict(), Recipe.load(source).as_dict()
+    paths = [change.partition("=")[0].strip() for change in changes]
+    return [
+        change
+        for change, path in zip(changes, paths, strict=True)
+        if _value(now, path) != _value(before, path)
+    ]
+
+
+def _changed(recipe: Recipe, source: str, changes: Sequence[str]) -> list[str]:
+    found = changed_keys(recipe, source, changes)
+    return [f"Changed from {recipe.name}: {', '.join(found)}."] if found else []
+
+
+def _value(keys: Any, path: str) -> Any:
+    """The value at a dotted path, or None."""
+    for step in path.split("."):
+        if isinstance(keys, (list, tuple)):
+            keys = keys[int(step)] if step.isdecimal() and int(step) < len(keys) else None
+        else:
+            keys = keys.get(step) if isinstance(keys, dict) else None
+    return keys
+
+
+def _other_collection(recipe: Recipe, data: CaptionedImages) -> list[str]:
+    wanted = recipe.data.collection
+    if data.collection == wanted:
+        return []
+    paper = COLLECTIONS[wanted]
+    if not data.collection:
+        return [f"The paper's row is on {paper}; whether {data.name} is that is unknown."]
+    return [f"The paper's row is on {paper}; this one on {COLLECTIONS[data.collection]}."]
+
+
+def _other_backbone(recipe: Recipe, plan: Architecture) -> list[str]:
+    """Compared with the backbone of the unchanged row."""
+    row = Recipe.of_row(recipe.row)
+    net = (Recipe.of_row(row.model_of) if row.model_of else row).model.backbone
+    if plan.backbone == net:
+        return []
+    if not plan.backbone.startswith(FEATURES):
+        return [f"The paper's row uses {net}; this one {plan.backbone}."]
+    length = int(plan.backbone.removeprefix(FEATURES))
+    if length == NUM_FEATURES[net]:
+        return [f"Trained on features of unknown origin, of the length of {net} ({length:,})."]
+    return [
+        f"Trained on features of length {length:,}; the paper's {net} has {NUM_FEATURES[net]:,}."
+    ]

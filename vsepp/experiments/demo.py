@@ -1,4 +1,4 @@
-"""The whole story on built-in pictures: three models, told apart by their loss and one norm."""
+"""Trains three models on generated scenes that differ in their loss and one norm, and compares them."""
 
 import shutil
 import time
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from vsepp.data.ahead import made_ahead
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.collections import open_data
 from vsepp.data.pictures import open_picture
+from vsepp.data.resources import made_ahead
 from vsepp.equations.ranking import ranks
 from vsepp.errors import WrongRequest
-from vsepp.evaluation.figures import Retrieved, draw_retrieved
+from vsepp.evaluation.cards import Retrieved, draw_retrieved
 from vsepp.evaluation.retrieval import Retrieval, embed
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
@@ -30,17 +30,17 @@ MODELS = {
     "VSE0 (both norms)": "demo-vse0-both-norms",
     "VSE++": "demo-vse++",
 }
-SEARCHED = "VSE++"  # the model with which the held-out scenes are searched
+SEARCHED = "VSE++"  # the model that searches the test scenes
 SCENES, COLLECTION = "scenes", "scenes.vse"
-OF_SQLITE = ("", "-wal", "-shm", "-journal")  # endings of the files that a collection consists of
-MARK = ".vsepp-demo"  # in a folder that a demo made
-SIDE = 256  # pixels of a scene that is written as a file
+OF_SQLITE = ("", "-wal", "-shm", "-journal")  # suffixes of the files of a collection
+MARK = ".vsepp-demo"  # marks a folder that a demo made
+SIDE = 256  # pixels of a scene on disk
 NUM_QUERIES, NUM_FOUND = 6, 4
 
 
 @dataclass(frozen=True)
 class Demo:
-    """The rows of the demo's table, the picture, the searchable scenes, and how long it took."""
+    """The results, the drawing, the searchable scenes, and the time it took."""
 
     rows: dict[str, Retrieval]
     picture: Path
@@ -58,9 +58,9 @@ class Demo:
 
 
 def demo(out: Path, seed: int = 0) -> Demo:
-    """Train the three models, measure them on held-out scenes, draw and index what they retrieve."""
+    """Train the three models, evaluate them on test scenes, draw what they retrieve, and index the scenes."""
     started = time.perf_counter()
-    _make_room(out)
+    _clear(out)
     data = open_data(WORLD)
     held_out = data.split("test")
     rows: dict[str, Retrieval] = {}
@@ -72,19 +72,19 @@ def demo(out: Path, seed: int = 0) -> Demo:
     queries = _queries(held_out, scores, seed)
     titles = {name: f"{name}: first for {row.images.r1:.0f} %" for name, row in rows.items()}
     picture = draw_retrieved(queries, titles, out / "retrieved.png")
-    collection = _indexed(held_out, out / MODELS[SEARCHED], out)
+    collection = _index(held_out, out / MODELS[SEARCHED], out)
     return Demo(rows, picture, collection, time.perf_counter() - started)
 
 
-def _make_room(out: Path) -> None:
-    """Remove what an earlier demo left here, and nothing that somebody else did."""
+def _clear(out: Path) -> None:
+    """Remove what an earlier demo left here, and nothing else."""
     folders = [out / name for name in (*MODELS.values(), SCENES)]
     files = [out / f"{COLLECTION}{ending}" for ending in OF_SQLITE]
     found = [path for path in (*folders, *files) if path.exists()]
     if found and not (out / MARK).is_file():
         raise WrongRequest(
-            f"{found[0]} is there already, and {out} is not a folder that vsepp demo made (it has no "
-            f"{MARK}). Use another one: vsepp demo --out DIR"
+            f"{found[0]} exists, and {out} was not made by vsepp demo (it has no {MARK}). Use another "
+            "folder: vsepp demo --out DIR"
         )
     for path in found:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -92,8 +92,8 @@ def _make_room(out: Path) -> None:
     (out / MARK).write_text("vsepp demo made this folder, and may clear it.\n")
 
 
-def _indexed(items: list[CaptionedImage], snapshot: Path, out: Path) -> Path:
-    """The scenes as picture files, and a collection of them."""
+def _index(items: list[CaptionedImage], snapshot: Path, out: Path) -> Path:
+    """Write the scenes as files, and make a collection of them."""
     scenes, file = out / SCENES, out / COLLECTION
     scenes.mkdir()
 
@@ -109,7 +109,7 @@ def _indexed(items: list[CaptionedImage], snapshot: Path, out: Path) -> Path:
 
 
 def _measure(snapshot: Snapshot, items: list[CaptionedImage]) -> tuple[Retrieval, torch.Tensor]:
-    """The result on these scenes, and the scores (N, C) behind it."""
+    """The result on these scenes, and the scores (N, C)."""
     model = snapshot.model
     pairs = Pairs(items, snapshot.vocabulary, snapshot.architecture.view)
     images, captions = embed(model, pairs)
@@ -120,14 +120,16 @@ def _measure(snapshot: Snapshot, items: list[CaptionedImage]) -> tuple[Retrieval
 def _queries(
     items: list[CaptionedImage], scores: dict[str, torch.Tensor], seed: int
 ) -> list[Retrieved]:
-    """Captions drawn at random from those that some models put first and others do not."""
+    """Random captions for which some models rank the right image first and others do not."""
     owners = np.repeat(np.arange(len(items)), [len(item.captions) for item in items])
     captions = [caption for item in items for caption in item.captions]
     relevant = torch.arange(len(items))[None, :] == torch.from_numpy(owners)[:, None]
     ranks_by = {name: ranks(matrix.T, relevant) for name, matrix in scores.items()}
     firsts = torch.stack([found == 1 for found in ranks_by.values()])
     disagree = (firsts.any(dim=0) & ~firsts.all(dim=0)).nonzero()[:, 0].numpy()
-    among = disagree if len(disagree) else np.arange(len(captions))  # few scenes: all may agree
+    among = (
+        disagree if len(disagree) else np.arange(len(captions))
+    )  # with few scenes, all may agree
     chosen = np.random.default_rng(seed).permutation(among)[:NUM_QUERIES].tolist()
     queries = []
     for number in chosen:

@@ -10,34 +10,33 @@ import numpy as np
 import torch
 
 from vsepp.data.captioned import CaptionedImage
+from vsepp.data.collections import DEFAULTS, DataOptions, Track, no_progress, open_checked
 from vsepp.data.pictures import open_picture
 from vsepp.devices import best_device, full_precision, prepare
 from vsepp.encoders.architecture import CONFIG, read_config
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.behaviour import pairs_of_different_images
 from vsepp.evaluation.cards import Card, Entry, Shown, draw_cards
-from vsepp.evaluation.curves import draw_curves
+from vsepp.evaluation.curves import LearningCurve, draw_curves
 from vsepp.evaluation.examples import HardNegatives, Ranked, hard_negatives, ranked
-from vsepp.evaluation.ink import DARK
-from vsepp.evaluation.learning import LearningCurve
 from vsepp.evaluation.pages import cards_page, curves_page
+from vsepp.evaluation.palette import DARK
 from vsepp.evaluation.retrieval import embed, embed_captions, embed_images
 from vsepp.experiments.fitting import has_features
 from vsepp.experiments.journal import read_metrics
-from vsepp.experiments.opening import ALL_OF_IT, UseOfData, open_checked
 from vsepp.loading.batches import Pairs
 from vsepp.snapshots.snapshot import Snapshot
 
 BATCH = 128  # as in Fig. 3
 NUM_PAIRS, NUM_PICTURES = 9, 8  # examples of either kind
-NUM_FOUND = 5  # captions of a picture on the page; the drawing has the first
-PIXELS = 400  # the longer side of a picture in a figure
-MARGIN = 0.2  # of models that do not say theirs
+NUM_FOUND = 5  # captions per image on the page; the drawing shows the first
+PIXELS = 400  # longer side of an image in a figure
+MARGIN = 0.2  # of models that do not record theirs
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing and a page, and what somebody should know of them."""
+    """A drawing, a page, and remarks on both."""
 
     drawing: Path
     page: Path
@@ -45,15 +44,15 @@ class Figure:
 
 
 def curves(runs: Sequence[Path], into: Path) -> Figure:
-    """Fig. 2: recall of runs against epochs and time, non-zero hinge terms, similarities."""
+    """Fig. 2: recall against epochs and time, non-zero hinge terms, similarities."""
     notes = [_notes(folder) for folder in runs]
     learned = [
         LearningCurve(name, read_metrics(folder, _losses(of_run)))
         for name, folder, of_run in zip(_names(runs, notes), runs, notes, strict=True)
     ]
     remarks = tuple(
-        f"{curve.name}: its metrics are those of an older version, without non-zero hinge terms and "
-        "similarities; the figure leaves these out."
+        f"{curve.name}: metrics of an older version, without non-zero hinge terms and similarities; "
+        "the figure leaves these out."
         for curve in learned
         if not curve.behaviours
     )
@@ -75,11 +74,12 @@ def negatives(
     into: Path,
     split: str = "train",
     seed: int = 0,
-    keys: UseOfData = ALL_OF_IT,
+    options: DataOptions = DEFAULTS,
+    track: Track = no_progress,
 ) -> Figure:
     """Fig. 3: the hardest negatives of some pairs in a random batch, and their costs."""
-    snapshot = _looking_at_pictures(folder)
-    items = _items_with_pictures(where, split, keys)
+    snapshot = _load_with_backbone(folder)
+    items = _open_images(where, split, options, track)
     batch = _random_pairs(items, seed)
     pairs = Pairs(batch, snapshot.vocabulary, snapshot.architecture.view, memory=0)
     margin = snapshot.notes.get("recipe", {}).get("loss", {}).get("margin", MARGIN)
@@ -90,9 +90,9 @@ def negatives(
     costs = found.caption_costs + found.image_costs
     about = (
         f"{_names([folder], [snapshot.notes])[0]}, pairs of {where}, split {split}, seed {seed}. GT is the "
-        "caption of the picture on the left. HN is the caption of another pair that scores best with "
-        "this picture; the picture on the right is the one that scores best with GT. In brackets their "
-        f"costs at margin {margin:g}, max(0, margin + score of the negative - score of the pair); of all "
+        "caption of the image on the left. HN is the caption of another pair that scores best with this "
+        "image; the image on the right is the one that scores best with GT. In brackets their costs at "
+        f"margin {margin:g}, max(0, margin + score of the negative - score of the pair); of all "
         f"{len(costs)} in the batch, {sum(cost > 0 for cost in costs)} are above zero, and the mean is "
         f"{np.mean(costs):.2f}."
     )
@@ -105,13 +105,14 @@ def compare(
     into: Path,
     split: str = "test",
     seed: int = 0,
-    keys: UseOfData = ALL_OF_IT,
+    options: DataOptions = DEFAULTS,
+    track: Track = no_progress,
 ) -> Figure:
-    """Fig. A.1: what models rank first for the same pictures, and where the truth is."""
+    """Fig. A.1: what models rank first for the same images, and the rank of the truth."""
     if len(folders) < 2:
         raise WrongRequest("Name two snapshots to compare.")
-    snapshots = [_looking_at_pictures(folder) for folder in folders]
-    items = _items_with_pictures(where, split, keys)
+    snapshots = [_load_with_backbone(folder) for folder in folders]
+    items = _open_images(where, split, options, track)
     generator = np.random.default_rng(seed)
     chosen = generator.permutation(len(items))[:NUM_PICTURES].tolist()
     samples = [int(generator.integers(len(items[number].captions))) for number in chosen]
@@ -126,10 +127,10 @@ def compare(
     ]
     title = "Top captions of " + " and ".join(names)
     about = (
-        f"{len(chosen)} of {len(items):,} pictures of {where}, split {split}, drawn at random with seed {seed}. "
-        f"GT is one of a picture's own captions. Below it is what each model ranks first among "
-        f"{len(captions):,} captions, with a tick where that is one of its own; in brackets the rank "
-        "of the best of its own."
+        f"{len(chosen)} of {len(items):,} images of {where}, split {split}, drawn at random with seed {seed}. "
+        f"GT is one of the captions of the image. Below it is what each model ranks first among "
+        f"{len(captions):,} captions, ticked where that is correct; in brackets the rank of the best "
+        "correct one."
     )
     return _as_figure(cards, title, about, into, "compare", columns=4)
 
@@ -150,8 +151,8 @@ def _as_figure(
     missing = draw_cards(cards, title, about, drawing, columns)
     page.write_text(cards_page(cards, title, about), encoding="utf-8")
     remark = (
-        f"No font of this machine has {' '.join(sorted(missing)[:20])}: {drawing.name} shows boxes instead, "
-        f"{page.name} is fine."
+        f"No installed font has {' '.join(sorted(missing)[:20])}: {drawing.name} shows boxes instead, "
+        f"{page.name} is complete."
     )
     return Figure(drawing, page, (remark,) if missing else ())
 
@@ -162,7 +163,7 @@ def _negatives_card(batch: list[CaptionedImage], found: HardNegatives, place: in
     return Card(
         (
             Shown(_picture(batch[place])),
-            Shown(other, f"hardest picture [{found.image_costs[place]:.2f}]"),
+            Shown(other, f"hardest image [{found.image_costs[place]:.2f}]"),
         ),
         (
             Entry("GT", batch[place].captions[0]),
@@ -178,7 +179,7 @@ def _compared_card(
     captions: list[tuple[int, str]],
     found: dict[str, Ranked],
 ) -> Card:
-    """`captions` are those of all pictures, each with its picture's number."""
+    """`captions` are those of all images, each with the number of its image."""
 
     def entry(label: str, caption: int, model: int) -> Entry:
         owner, text = captions[caption]
@@ -202,7 +203,7 @@ def _compared_card(
 
 
 def _found_by(snapshot: Snapshot, items: list[CaptionedImage], chosen: list[int]) -> list[Ranked]:
-    """What a model ranks first for the chosen pictures, among the captions of all."""
+    """What a model ranks first for the chosen images, among all captions."""
     model, view = snapshot.model, snapshot.architecture.view
     everything = Pairs(items, snapshot.vocabulary, view, memory=0)
     few = Pairs([items[number] for number in chosen], snapshot.vocabulary, view, memory=0)
@@ -214,22 +215,22 @@ def _found_by(snapshot: Snapshot, items: list[CaptionedImage], chosen: list[int]
 
 
 def _random_pairs(items: list[CaptionedImage], seed: int) -> list[CaptionedImage]:
-    """A random batch, each of its pictures with a single caption."""
+    """A random batch of images with one caption each."""
     owners = np.repeat(np.arange(len(items)), [len(item.captions) for item in items])
     captions = [caption for item in items for caption in item.captions]
     chosen = pairs_of_different_images(owners, BATCH, seed).tolist()
     if len(chosen) < 2:
-        raise WrongRequest("A single picture has no negatives: name a split with more.")
+        raise WrongRequest("A single image has no negatives: use a split with more.")
     return [replace(items[owners[number]], captions=(captions[number],)) for number in chosen]
 
 
-def _looking_at_pictures(folder: Path) -> Snapshot:
-    """A snapshot on the best device; one that was trained on features has no eyes."""
+def _load_with_backbone(folder: Path) -> Snapshot:
+    """A snapshot on the best device; one that was trained on features has no image encoder."""
     snapshot = Snapshot.load(folder)
     if snapshot.architecture.takes_features:
         raise WrongRequest(
-            f"{folder} was trained on features, without the net that made them: it cannot look at "
-            "pictures. Train one with its net: --set model.backbone=NAME --set model.weights=FILE"
+            f"{folder} was trained on features and has no image encoder. Train one with a backbone: "
+            "--set model.backbone=NAME --set model.weights=FILE"
         )
     device = best_device()
     prepare(device)
@@ -237,12 +238,14 @@ def _looking_at_pictures(folder: Path) -> Snapshot:
     return snapshot
 
 
-def _items_with_pictures(where: str, split: str, keys: UseOfData) -> list[CaptionedImage]:
-    data = open_checked(where, keys, [split])
+def _open_images(
+    where: str, split: str, options: DataOptions, track: Track
+) -> list[CaptionedImage]:
+    data = open_checked(where, options, [split], track)
     if has_features(data):
         raise WrongRequest(
-            f"{data.name} holds no pictures, and this figure shows them. Name the collection that "
-            "the features were made of."
+            f"{data.name} contains features, and this figure shows images. Use the collection that the "
+            "features were made from."
         )
     return list(data.items)
 
@@ -254,7 +257,7 @@ def _picture(item: CaptionedImage) -> Any:
 
 
 def _notes(folder: Path) -> dict[str, Any]:
-    """Of a run's snapshot; a run that has none yet has none."""
+    """The notes of a run's snapshot; empty while it has none."""
     return read_config(folder)[1] if (folder / CONFIG).is_file() else {}
 
 
@@ -263,7 +266,7 @@ def _losses(notes: dict[str, Any]) -> list[str]:
 
 
 def _names(folders: Sequence[Path], notes: Sequence[dict[str, Any]]) -> list[str]:
-    """The recipes' names, where these tell the models apart; else the folders', with numbers."""
+    """The names of the recipes if they differ; else those of the folders, with numbers."""
     names = [of_run.get("recipe", {}).get("name") or "" for of_run in notes]
     if not all(names) or len(set(names)) < len(names):
         names = [folder.resolve().name for folder in folders]

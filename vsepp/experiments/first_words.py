@@ -7,8 +7,7 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from vsepp.data.tokens import Vocabulary
-from vsepp.data.word_vectors import read_word_vectors
+from vsepp.data.tokens import Vocabulary, read_word_vectors
 from vsepp.errors import WrongRequest
 
 

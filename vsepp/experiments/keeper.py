@@ -12,7 +12,7 @@ from vsepp.devices import ALONE, Processes
 from vsepp.encoders.architecture import CONFIG
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import Retrieval
-from vsepp.experiments.fingerprint import differences
+from vsepp.experiments.provenance import differences
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.setup import Setup
 from vsepp.snapshots.snapshot import Snapshot

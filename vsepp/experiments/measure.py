@@ -1,14 +1,20 @@
-"""A snapshot and a split of any collection -> R@K."""
+"""Measures snapshots; averages, shortens and extends them, and measures what that changes."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from vsepp.data.captioned import CaptionedImages
+from vsepp.data.collections import DEFAULTS, DataOptions, Track, no_progress, open_checked
+from vsepp.data.tokens import dimension_of, first_words, read_word_vectors
 from vsepp.devices import best_device, join, prepare
-from vsepp.evaluation.retrieval import Retrieval, evaluate
+from vsepp.evaluation.retrieval import Retrieval, embed, evaluate
 from vsepp.experiments.fitting import check_that_features_fit
-from vsepp.experiments.opening import ALL_OF_IT, UseOfData, open_checked
 from vsepp.loading.batches import Pairs
-from vsepp.snapshots.snapshot import Snapshot
+from vsepp.snapshots.snapshot import Snapshot, check_no_snapshot
+from vsepp.snapshots.surgery import Fit, average_weights, expand_vocabulary, reduce_dimensions
+
+NUM_IMAGES = 2_000  # enough for principal directions: they don't change with more
 
 
 def measure(
@@ -16,22 +22,76 @@ def measure(
     where: str,
     split: str = "test",
     protocol: str = "full",
-    keys: UseOfData = ALL_OF_IT,
+    options: DataOptions = DEFAULTS,
+    track: Track = no_progress,
 ) -> tuple[Retrieval, list[str]]:
-    """Load the snapshot, embed the split once, and rank; also what was left out of the split."""
+    """R@K of a snapshot on a split, and what was left out of the split."""
     snapshot = Snapshot.load(folder)
-    data = open_checked(where, keys, [split])
+    data = open_checked(where, options, [split], track)
     return measure_on(snapshot, data, split, protocol), list(data.left_out)
 
 
 def measure_on(
     snapshot: Snapshot, data: CaptionedImages, split: str = "test", protocol: str = "full"
 ) -> Retrieval:
+    """R@K of a snapshot on a split of an opened collection."""
     check_that_features_fit(snapshot.architecture, snapshot.model, data)
     processes = join()
     device = best_device()
     prepare(device)
-    # every picture is seen once: none needs to be kept
-    items = data.split(split)
-    pairs = Pairs(items, snapshot.vocabulary, snapshot.architecture.view, memory=0)
+    pairs = Pairs(
+        data.split(split),
+        snapshot.vocabulary,
+        snapshot.architecture.view,
+        memory=0,  # every image is needed once
+    )
     return evaluate(snapshot.model.to(device), pairs, protocol, processes)
+
+
+def average(
+    folders: Sequence[Path], data: CaptionedImages, into: Path, half: bool = False
+) -> tuple[list[Retrieval], Retrieval]:
+    """Save the mean of several snapshots; validation results of each and of the mean."""
+    check_no_snapshot(into)
+    snapshots = [Snapshot.load(folder) for folder in folders]
+    mean = average_weights(snapshots)
+    *each, together = (measure_on(snapshot, data, "val") for snapshot in (*snapshots, mean))
+    origin = {"mean_of": len(snapshots), "validation_rsum": round(together.rsum, 1)}
+    mean.model.cpu()
+    replace(mean, notes=mean.notes | origin).save(into, half=half)
+    return each, together
+
+
+def shorten(
+    folder: Path, data: CaptionedImages, dim: int, into: Path, half: bool = False
+) -> tuple[Retrieval, Retrieval]:
+    """Save a snapshot with fewer dimensions, found on the training split; validation results of both."""
+    check_no_snapshot(into)
+    long = Snapshot.load(folder)
+    device = best_device()
+    prepare(device)
+    items = data.split("train")[:NUM_IMAGES]
+    typical = Pairs(items, long.vocabulary, long.architecture.view, memory=0)
+    short = reduce_dimensions(long, *embed(long.model.to(device), typical), dim)
+    before, after = (measure_on(snapshot, data, "val") for snapshot in (long, short))
+    origin = {"shortened_from": long.architecture.dim, "validation_rsum": round(after.rsum, 1)}
+    short.model.cpu()
+    replace(short, notes=long.notes | origin).save(into, half=half)
+    return before, after
+
+
+def expand(
+    folder: Path, word_vectors: Path, number: int, into: Path, half: bool = False
+) -> tuple[int, Fit]:
+    """Save a snapshot that knows a file's most frequent words, too; how many were added, and the fit."""
+    check_no_snapshot(into)
+    before = Snapshot.load(folder)
+    file = word_vectors.expanduser()
+    words = first_words(file, number)
+    wanted = dict.fromkeys([*before.vocabulary.words(), *words])
+    vectors = read_word_vectors(file, wanted, dimension_of(file))
+    after, fit = expand_vocabulary(before, vectors, words)
+    added = len(after.vocabulary) - len(before.vocabulary)
+    notes = before.notes | {"words_added": added, "word_vectors": file.name}
+    replace(after, notes=notes).save(into, half=half)
+    return added, fit

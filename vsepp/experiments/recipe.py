@@ -1,59 +1,68 @@
-"""A recipe says all that a training run needs: frozen dataclasses, read from TOML.
-
-A key that does not exist is an error that names the keys that do.
-"""
+"""A recipe holds every setting of a training run: frozen dataclasses, read from TOML."""
 
 import re
-import tomllib
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from vsepp.data.crops import LEAST_AREA, RANDOM_CROPS, Crop, CropFrom
-from vsepp.data.troubles import OnError
+from vsepp.data.captioned import OnError
+from vsepp.data.pictures import LEAST_AREA, RANDOM_CROPS, Crop, CropFrom
 from vsepp.encoders.architecture import Design
 from vsepp.errors import WrongRequest
-from vsepp.experiments.fidelity import follow_the_text
-from vsepp.experiments.keys import NoEffect, apply, read_keys
-from vsepp.experiments.rules import check
-from vsepp.experiments.start import RECIPES, take_architecture_of_start
-from vsepp.experiments.tables import refuse_quoted_row
+from vsepp.experiments.keys import (
+    EXTENDS,
+    NoEffect,
+    Table,
+    apply,
+    check,
+    merge,
+    read_keys,
+    read_toml,
+    shipped_tables,
+)
+from vsepp.experiments.start import take_architecture_of_start
 
 ROW = re.compile(r"\d+\.\d+")
-Words = Literal["unicode", "nltk-3.2", "nltk-3.10"]  # of any language; by the rules of CUTTERS
-OF_ONE_RECIPE = ("start_from=", "model_of=")  # changes that are not for the recipes it starts from
+Words = Literal["unicode", "nltk-3.2", "nltk-3.10"]  # any language, or by the rules of CUTTERS
+OF_ONE_RECIPE = (
+    "start_from=",
+    "model_of=",
+)  # changes that do not apply to the recipes it starts from
+MEASURED_ON = {"1k": 1000, "5x1k": 5000, "5k": 5000, "full": 1000}  # images, in the paper
+COLLECTIONS = {"coco": "COCO", "f30k": "Flickr30K", "f8k": "Flickr8k"}
+PAPER = Path(__file__).parent / "paper.toml"
 
 
 @dataclass(frozen=True)
 class DataKeys:
-    collection: NoEffect[str] = ""  # what the numbers were measured on: coco or f30k
-    train: tuple[str, ...] = ("train",)  # splits to learn from
+    collection: NoEffect[str] = ""  # what the paper's numbers were measured on: coco or f30k
+    train: tuple[str, ...] = ("train",)  # splits to train on
     validate: str = "val"  # the split that picks the snapshot
     # differs from the paper: 1,000 of COCO's 5,000 in its rows, as in the release
-    validate_images: int = 0  # only so many of them; 0: all
+    validate_images: int = 0  # only the first so many; 0: all
     # differs from the release: all captions, but in the paper's rows, where it is 5
-    captions: int = 0  # of each picture, the first so many; 0: all
-    crop: Crop = "random_resized"  # of training pictures
-    crop_size: int = 0  # of random ones; 0: model.size, as in use
-    crop_area: float = LEAST_AREA  # the share of a picture that random_resized shows at least
-    crop_squeezed: bool = True  # random ones are cut from squeezed pictures, where model.square
-    crop_from: CropFrom = "resized"  # random_resized ones; original: from all its pixels
-    wrong_captions: float = 0.0  # share of the training captions dealt to other pictures, as a test
-    words: Words = "unicode"  # how captions are cut into words; nltk-3.2: as the release did
-    min_count: int = 4  # words that are rarer are unknown
-    on_error: NoEffect[OnError] = "stop"  # or leave out what cannot be used, and count it
+    captions: int = 0  # the first so many of each image; 0: all
+    crop: Crop = "random_resized"  # of training images
+    crop_size: int = 0  # of random crops; 0: model.size
+    crop_area: float = LEAST_AREA  # minimum share of the image that random_resized shows
+    crop_squeezed: bool = True  # random crops are cut from squeezed images, where model.square
+    crop_from: CropFrom = "resized"  # of random_resized; original: full resolution
+    wrong_captions: float = 0.0  # label noise: share of training captions that are permuted
+    words: Words = "unicode"  # tokenizer; nltk-3.2: as in the release
+    min_count: int = 4  # rarer words are unknown
+    on_error: NoEffect[OnError] = "stop"  # skip: leave out what cannot be used, and count it
 
 
 @dataclass(frozen=True)
 class ModelKeys(Design):
     weights: str = "none"  # none, timm (downloads) or a file
     finetune: bool = False  # train the backbone, too
-    fixed_statistics: bool = False  # of its batch norms, and no dropout in it, while it is trained
-    word_vectors: str = (
-        ""  # GloVe's or fastText's file, for words to begin with; not for start_from's
-    )
-    word_dropout: float = 0.0  # the chance of a training word to be taken for an unknown one
+    fixed_statistics: bool = False  # batch norm in eval mode and no dropout while fine-tuning
+    word_vectors: str = ""  # GloVe or fastText file to initialise words; not with start_from
+    word_dropout: float = 0.0  # probability that a training word is replaced by the unknown word
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ class LossKeys:
     temperature: float = 0.05  # of soft_max_of_hinges
     inner_radius: float = 0.5  # of pairwise_hinge
     outer_radius: float = 1.0
-    nested: tuple[int, ...] = ()  # the vectors' first so many numbers have the loss, too
+    nested: tuple[int, ...] = ()  # Matryoshka widths that are trained besides the full vector
 
 
 @dataclass(frozen=True)
@@ -73,8 +82,8 @@ class PhaseKeys:
     epochs: int
     learning_rate: float
     loss: str = "max_of_hinges"
-    schedule: Literal["constant", "cosine"] = "constant"  # of the learning rate in the phase
-    warm_up: float = 0.0  # share of the phase in which the rate rises from nothing
+    schedule: Literal["constant", "cosine"] = "constant"
+    warm_up: float = 0.0  # share of the phase
 
 
 @dataclass(frozen=True)
@@ -87,7 +96,7 @@ class ExpectedRecall:
 
 @dataclass(frozen=True)
 class Expectation:
-    """The row as printed."""
+    """The row as printed in the paper."""
 
     captions: ExpectedRecall
     images: ExpectedRecall
@@ -95,14 +104,14 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One training run, and, for a row of the paper, what it is measured against."""
+    """One training run and, for a row of the paper, the numbers it is compared with."""
 
     phases: tuple[PhaseKeys, ...] = ()
     name: NoEffect[str] = ""
     title: NoEffect[str] = ""  # model and training set, as the paper calls them
-    start_from: str = ""  # a snapshot, row or recipe whose model is trained further, or "the box"
-    differs_from_start: tuple[str, ...] = ()  # keys of model that need not be as they are there
-    model_of: NoEffect[str] = ""  # the row whose model is only measured again
+    start_from: str = ""  # a snapshot, row or recipe to train further, or "the box"
+    differs_from_start: tuple[str, ...] = ()  # keys of model that may differ from it
+    model_of: NoEffect[str] = ""  # the row whose model is only evaluated again
     data: DataKeys = field(default_factory=DataKeys)
     model: ModelKeys = field(default_factory=ModelKeys)
     loss: LossKeys = field(default_factory=LossKeys)
@@ -111,44 +120,47 @@ class Recipe:
     batch_size: int = 128
     chunk_size: int = 0  # pairs embedded at once, for batches larger than memory; 0: all
     # differs from the release: bf16, there float32
-    # Of a GPU's products while learning; float64, for all numbers on any device, compares runs.
+    # Of matrix products on a GPU; float64, on any device, is for comparing runs.
     precision: Literal["float64", "float32", "tf32", "bf16"] = "bf16"
-    compiled: bool = False  # on a GPU the net; pays where it is trained for minutes
+    compiled: bool = (
+        False  # torch.compile the backbone on a GPU; pays from minutes of fine-tuning on
+    )
     # differs from the paper: no word of clipping there
     gradient_clip: float = 2.0  # 0: none
-    net_share: float = 1.0  # a fine-tuned net learns at this share of the learning rate
-    averaging: float = 0.0  # decay of a running average of the weights, such as 0.999; 0: none
-    max_epochs: NoEffect[int] = 0  # of each phase, for a quick look; 0: as many as it says
+    net_share: float = 1.0  # learning rate of a fine-tuned backbone, as a share of the others'
+    averaging: float = 0.0  # EMA decay of the weights, such as 0.999; 0: none
+    max_epochs: NoEffect[int] = 0  # limit for each phase, for a quick look; 0: none
     seed: int = 0
-    seeds: NoEffect[int] = 1  # so many runs, from `seed` on
+    seeds: NoEffect[int] = 1  # number of runs, with seeds from `seed` on
     protocol: NoEffect[str] = "full"  # of the test
-    save_every: NoEffect[float] = 20.0  # seconds that a killed run may lose, beside its epoch
-    graphs: NoEffect[bool] = True  # ONNX graphs beside the weights, for use without torch
-    half: bool = False  # store the weights that are kept in half precision
-    health: NoEffect[Literal["stop", "warn"]] = "stop"  # where the model has collapsed
-    # To the code that was run, or to the text: the other keys are changed when it is read.
+    save_every: NoEffect[float] = 20.0  # seconds between states to resume from
+    graphs: NoEffect[bool] = True  # export ONNX graphs, for use without torch
+    half: bool = False  # store weights in half precision
+    health: NoEffect[Literal["stop", "warn"]] = "stop"  # when the model has collapsed
+    # To the released code or to the paper's text, which changes other keys.
     fidelity: NoEffect[Literal["release", "paper"]] = "release"
     expect: NoEffect[Expectation | None] = None
 
     @classmethod
     def load(cls, name: str, changes: Iterable[str] = ()) -> "Recipe":
-        """A recipe of ours by name or any TOML file, with changes such as `loss.margin=0.1`."""
+        """A shipped recipe by name or any TOML file, with changes such as `loss.margin=0.1`."""
         changes = list(changes)
         content = _content(name)
         for change in changes:
             if change.startswith("fidelity="):
                 apply(content, change)
         if content.get("fidelity") == "paper":
-            follow_the_text(content)  # first, so that the user's other changes have the last word
+            follow_the_text(content)  # first, so that the user's other changes win
         for change in changes:
             apply(content, change)
         others = [change for change in changes if not change.startswith(OF_ONE_RECIPE)]
         take_architecture_of_start(
-            content, lambda base: cls.load(base, others).model if _file(base) else None
+            content, lambda base: cls.load(base, others).model if _is_recipe(base) else None
         )
         recipe = read_keys(cls, (), content)
-        if recipe.max_epochs:
-            recipe = replace(recipe, phases=tuple(_shortened(recipe)))
+        if limit := recipe.max_epochs:
+            phases = (replace(phase, epochs=min(phase.epochs, limit)) for phase in recipe.phases)
+            recipe = replace(recipe, phases=tuple(phases))
         check(recipe)
         return recipe
 
@@ -156,17 +168,17 @@ class Recipe:
     def of_row(cls, row: str, changes: Iterable[str] = ()) -> "Recipe":
         """The recipe of a row of the paper's tables, such as 1.11."""
         if not ROW.fullmatch(row):
-            raise WrongRequest(f"A row is called by table and number, such as 1.11, not {row!r}.")
+            raise WrongRequest(f"Rows are named TABLE.NUMBER, such as 1.11, not {row!r}.")
         return cls.load(row, changes)
 
     @property
     def row(self) -> str:
-        """Its number in the paper; empty for recipes of our own."""
+        """Its number in the paper; empty for other recipes."""
         return self.name if ROW.fullmatch(self.name) else ""
 
     @property
     def trains_nothing(self) -> bool:
-        """Another row's model is measured again, or the model is solved for."""
+        """Evaluates another row's model, or is solved in closed form."""
         return bool(self.model_of) or self.method == "correlation"
 
     @property
@@ -178,36 +190,101 @@ class Recipe:
 
 
 def all_recipes() -> list[Recipe]:
-    """Ours first, then the paper's in the order of its tables."""
-    names = [file.stem for file in RECIPES.glob("*.toml")]
-    rows = [name for name in names if ROW.fullmatch(name)]
-    ours = sorted(set(names) - set(rows))
+    """Ours by name, then the paper's in the order of its tables."""
+    rows = [name for name in shipped_tables() if ROW.fullmatch(name)]
+    ours = sorted(set(shipped_tables()) - set(rows))
     numbered = sorted(rows, key=lambda row: tuple(map(int, row.split("."))))
     return [Recipe.load(name) for name in (*ours, *numbered)]
 
 
-def _file(name: str) -> Path | None:
-    places = RECIPES / f"{name}.toml", Path(name).expanduser()
-    return next((place for place in places if place.is_file()), None)
+def _is_recipe(name: str) -> bool:
+    return name in shipped_tables() or Path(name).expanduser().is_file()
 
 
-def _content(name: str) -> dict[str, Any]:
-    file = _file(name)
-    if file is None:
+def _content(name: str) -> Table:
+    """A copy of a recipe's table, with the keys of the recipe that it extends."""
+    shipped = shipped_tables()
+    if not _is_recipe(name):
         refuse_quoted_row(name)
-        known = ", ".join(sorted(p.stem for p in RECIPES.glob("*.toml") if not ROW.match(p.stem)))
+        known = ", ".join(sorted(each for each in shipped if not ROW.match(each)))
         raise WrongRequest(
             f"There is no recipe {name!r}. Name a TOML file, a row of the paper such as 1.11 "
             f"(vsepp recipes lists them), or one of: {known}."
         )
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise WrongRequest(f"{file} is not TOML: {error}.") from error
-    content.setdefault("name", file.stem)
-    return content
+    file = Path(name).expanduser()
+    content = deepcopy(shipped[name]) if name in shipped else read_toml(file)
+    content.setdefault("name", name if name in shipped else file.stem)
+    base = content.pop(EXTENDS, None)
+    return content if base is None else merge(_content(base), content)
 
 
-def _shortened(recipe: Recipe) -> list[PhaseKeys]:
-    limit = recipe.max_epochs
-    return [replace(phase, epochs=min(phase.epochs, limit)) for phase in recipe.phases]
+# ---- the paper's text, and its tables -------------------------------------------------------
+
+# What the text says where the release, which made the printed numbers, does otherwise.
+ALWAYS = (
+    "model.square=true",  # Sec. 3: "resize the image to 256x256"
+    "model.project_captions=true",  # Eq. 2 has a W_g
+    "model.normalize_features=false",  # Eq. 1 maps the features as they are
+    "loss.reduction=mean",  # Eq. 4
+    "gradient_clip=0",  # no word of clipping
+)
+INSTEAD = {
+    ("data", "crop", "random_resized"): "random",  # Sec. 3: RC is a crop of that image
+    ("data", "crop_from", "original"): "resized",
+    ("model", "similarity", "order_similarity_rooted"): "order_similarity",  # Sec. 3.5: squared
+}
+OF_ROWS = {"3.9": "model.normalize_images=false"}  # Sec. 3: VSE0 keeps the image norm
+VALIDATION = {"coco": 0, "f30k": 1000}  # Sec. 3.1: all of COCO's 5,000, of Flickr30K 1,000
+
+
+def follow_the_text(content: Table) -> None:
+    """Change a recipe's table to what the text says."""
+    for change in ALWAYS:
+        apply(content, change)
+    for (table, key, release), paper in INSTEAD.items():
+        if content.get(table, {}).get(key) == release:
+            content[table][key] = paper
+    if content["name"] in OF_ROWS:
+        apply(content, OF_ROWS[content["name"]])
+    collection = content.get("data", {}).get("collection")
+    if collection in VALIDATION:
+        content["data"]["validate_images"] = VALIDATION[collection]
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A row that the paper quotes from somebody else."""
+
+    row: str
+    name: str
+    numbers: tuple[float, ...]  # nine; NaN where none was given
+
+
+def table_of(number: int) -> list[str | Quoted]:
+    """The rows of a table from top to bottom: the authors' by number, others as printed."""
+    return [_entry(entry) for entry in _tables()[f"table{number}"]]
+
+
+def refuse_quoted_row(name: str) -> None:
+    """A quoted row has numbers and no recipe."""
+    entries = [_entry(entry) for table in _tables().values() for entry in table]
+    for entry in entries:
+        if isinstance(entry, Quoted) and entry.row == name:
+            raise WrongRequest(
+                f"{entry.name} is quoted by the paper from others and has no recipe. "
+                f"vsepp reproduce table:{name[0]} shows it between the rows that are trained."
+            )
+
+
+@cache
+def _tables() -> dict[str, list[Any]]:
+    return read_toml(PAPER)
+
+
+def _entry(entry: Any) -> str | Quoted:
+    if isinstance(entry, str):
+        return entry
+    captions, images = entry["captions"], entry["images"]
+    rsum = sum((*captions[:3], *images[:3]))  # NaN where one of the six is missing
+    numbers = (*captions, *images, rsum)
+    return Quoted(entry["row"], f"{entry['row']} {entry['name']}", tuple(map(float, numbers)))

@@ -1,51 +1,54 @@
-"""A row or a table of the paper, or a recipe of ours: trained, measured, set beside what was printed."""
+"""Trains a row or a table of the paper, or any recipe, measures it, and compares it with the printed numbers."""
 
 import json
+import logging
 import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from vsepp.data.captioned import CaptionedImages, is_plain_name
+from vsepp.data.collections import DataOptions, Track, no_progress, open_checked
 from vsepp.devices import FirstStopped, join
 from vsepp.encoders.architecture import CONFIG, Architecture, read_config
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.evaluation.retrieval import folds
-from vsepp.experiments.comparison import Report, Reproduced
-from vsepp.experiments.fingerprint import (
+from vsepp.experiments.comparison import Report, Reproduced, changed_keys, remarks
+from vsepp.experiments.health import Stopped
+from vsepp.experiments.keeper import STATE
+from vsepp.experiments.measure import measure_on
+from vsepp.experiments.provenance import (
     Fingerprint,
+    circumstances,
     differences,
     fingerprint,
     short_name,
     weights_of,
 )
-from vsepp.experiments.health import Stopped
-from vsepp.experiments.keeper import STATE
-from vsepp.experiments.measure import measure_on
-from vsepp.experiments.opening import UseOfData, open_checked
-from vsepp.experiments.provenance import circumstances
-from vsepp.experiments.recipe import OF_ONE_RECIPE, Recipe
-from vsepp.experiments.remarks import changed_keys, remarks
+from vsepp.experiments.recipe import OF_ONE_RECIPE, Recipe, table_of
 from vsepp.experiments.run import run
 from vsepp.experiments.start import snapshot_to_start_from
-from vsepp.experiments.tables import table_of
 from vsepp.snapshots.snapshot import Snapshot
 
-NAMED = 3  # of the differences between two runs
-OF_ITS_OWN = re.compile(r"-[0-9a-f]{8}(?=$|-seed\d+$)")  # how such a folder's name ends
+MAX_DIFFERENCES = 3  # shown of those between two runs
+FINGERPRINT = re.compile(r"-[0-9a-f]{8}(?=$|-seed\d+$)")  # at the end of a folder's name
+
+log = logging.getLogger(__name__)
 
 
 def reproduce(
-    what: str, data: str | CaptionedImages, into: Path | str, changes: Iterable[str] = ()
+    what: str,
+    data: str | CaptionedImages,
+    into: Path | str,
+    changes: Iterable[str] = (),
+    track: Track = no_progress,
 ) -> Report:
     """Train what a row or recipe needs, or every row of `table:2`, measure it, and compare.
 
-    Finished runs below `into` are taken if they are the same as those that are asked for, by the
-    recipe and by all that it leads to; interrupted ones go on. Others get folders of their own. A
-    result file is written beside each run.
+    Finished runs below `into` are reused if recipe, data and weights are the same; interrupted ones
+    are resumed. Other runs of the same name get a folder of their own. A result file is written
+    beside each run.
     """
     changes, into = list(changes), Path(into)
     is_table = what.startswith("table:")
@@ -54,16 +57,15 @@ def reproduce(
     own = [row for row in rows if not table or row.startswith(f"{table}.")]
     recipes = {row: Recipe.load(row, changes) for row in own}
     if isinstance(data, str):
-        data = open_checked(data, UseOfData(recipes[own[0]].data.on_error))
-    for recipe in recipes.values():  # complain before hours of work, not after them
+        data = open_checked(data, DataOptions(recipes[own[0]].data.on_error), track=track)
+    for recipe in recipes.values():  # before hours of work, not after them
         if not is_plain_name(recipe.name):
             raise WrongRequest(
-                f"A recipe's name is that of its folder, and {recipe.name!r} cannot be."
+                f"A recipe's name becomes the name of a folder, and {recipe.name!r} cannot."
             )
         folds(recipe.protocol, len(data.split("test")))
     done = {
-        recipe.name: _reproduced(recipe, row, data, into, changes)
-        for row, recipe in recipes.items()
+        recipe.name: _reproduce(recipe, row, data, into, changes) for row, recipe in recipes.items()
     }
     return Report(done, table)
 
@@ -75,53 +77,49 @@ def _table_number(what: str) -> int:
     return int(number)
 
 
-def _reproduced(
+def _reproduce(
     recipe: Recipe, source: str, data: CaptionedImages, into: Path, changes: list[str]
 ) -> Reproduced:
-    """All seeds of a recipe; one that is stopped does not take the others with it."""
+    """All seeds of a recipe; the others go on when one is stopped."""
     results, stopped, folders = [], [], []
-    places: list[Path] = []  # of all seeds, also of those that were stopped
+    places: list[Path] = []  # of all seeds, including stopped ones
     test = data.with_captions(recipe.data.captions)
     for seed in range(recipe.seed, recipe.seed + recipe.seeds):
         try:
-            folder = _trained(recipe, data, into, changes, seed)
+            folder = _train(recipe, data, into, changes, seed)
         except (Stopped, FirstStopped) as error:
-            reason, place = _told_to_all(error)
+            reason, place = _share_stop(error)
             stopped.append(reason)
             places.append(place)
             continue
         results.append(measure_on(Snapshot.load(folder), test, "test", recipe.protocol))
         folders.append(folder)
         places.append(folder)
-    made = join().as_first(lambda: [_made(folder) for folder in folders])
-    said = remarks(recipe, source, changes, data, _plan(folders[0])) if folders else []
+    models = join().as_first(lambda: [_describe(folder) for folder in folders])
+    said = remarks(recipe, source, changes, data, _architecture(folders[0])) if folders else []
     record = {
         "data": data.name,
         "left_out": list(data.left_out),
         "changes": changed_keys(recipe, source, changes),
-        "models": made,
+        "models": models,
         "measured_by": circumstances(),
     }
     row = Reproduced(recipe, results, stopped, said, record)
-    own = OF_ITS_OWN.search(places[0].name)
+    own = FINGERPRINT.search(places[0].name)
     file = into / f"{recipe.name}{own[0] if own else ''}.json"
     join().as_first(lambda: _write(row, file))
     return row
 
 
-def _told_to_all(error: WorkFailed) -> tuple[str, Path]:
-    """Why the first process has stopped a run, and where the run is: all go on with the next seed."""
+def _share_stop(error: WorkFailed) -> tuple[str, Path]:
+    """Why the first process stopped a run, and its folder, for all processes."""
 
     def tell() -> tuple[str, Path]:
         assert isinstance(error, Stopped)  # in the first process
-        _say(str(error))
+        log.warning(error)
         return error.reason, error.folder
 
     return join().as_first(tell)
-
-
-def _say(text: str) -> None:
-    Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _write(row: Reproduced, file: Path) -> None:
@@ -130,57 +128,59 @@ def _write(row: Reproduced, file: Path) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def _plan(folder: Path) -> Architecture:
+def _architecture(folder: Path) -> Architecture:
     return read_config(folder)[0]
 
 
-def _made(folder: Path) -> dict[str, Any]:
-    """Where a model is, which weights it has, and how it came to be."""
+def _describe(folder: Path) -> dict[str, Any]:
+    """Folder, weights and provenance of a model."""
     _, notes = read_config(folder)
-    told = {key: notes.get(key) for key in ("epoch", "validation_rsum", "made_by", "fingerprint")}
-    return {"folder": str(folder), "weights": weights_of(folder), **told}
+    keys = ("epoch", "validation_rsum", "made_by", "fingerprint")
+    origin = {key: notes.get(key) for key in keys}
+    return {"folder": str(folder), "weights": weights_of(folder), **origin}
 
 
-def _trained(
+def _train(
     recipe: Recipe, data: CaptionedImages, into: Path, changes: list[str], seed: int
 ) -> Path:
-    """The folder of a row's finished model; trained here, with all that it starts from, if need be."""
+    """The folder of a finished model; trains it, and what it starts from, if necessary."""
     others = [change for change in changes if not change.startswith(OF_ONE_RECIPE)]
     if recipe.model_of:
-        return _trained(Recipe.load(recipe.model_of, others), data, into, others, seed)
+        return _train(Recipe.load(recipe.model_of, others), data, into, others, seed)
     recipe = replace(recipe, seed=seed, seeds=1)
     # differs from the paper: its fine-tuning starts from a model of 30 epochs, here from the best of them
     if recipe.start_from and snapshot_to_start_from(recipe.start_from) is None:
-        base = _trained(Recipe.load(recipe.start_from, others), data, into, others, seed)
+        base = _train(Recipe.load(recipe.start_from, others), data, into, others, seed)
         recipe = replace(recipe, start_from=str(base))
-    folder, is_finished = join().as_first(lambda: _place(recipe, data, into))
+    folder, is_finished = join().as_first(lambda: _find_folder(recipe, data, into))
     return folder if is_finished else run(recipe, data, folder, resume=True).folder
 
 
-def _place(recipe: Recipe, data: CaptionedImages, into: Path) -> tuple[Path, bool]:
-    """The folder of this very run, and whether it is finished; one of its own where another has the name."""
+def _find_folder(recipe: Recipe, data: CaptionedImages, into: Path) -> tuple[Path, bool]:
+    """The folder of exactly this run, and whether it is finished."""
     of_run = fingerprint(recipe, data)
     seed = f"-seed{recipe.seed}" if recipe.seed else ""
     folder = into / f"{recipe.name}{seed}"
-    other = _who_is_in(folder, of_run)
+    other = _other_run_in(folder, of_run)
     if other:
         elsewhere = into / f"{recipe.name}-{short_name(of_run)}{seed}"
-        _say(f"{folder} holds {other}. This one goes to {elsewhere}.")
+        log.warning("%s holds %s. This one goes to %s.", folder, other, elsewhere)
         folder = elsewhere
-        if _who_is_in(folder, of_run):
+        if _other_run_in(folder, of_run):
             raise WrongRequest(f"{folder} holds another model. Use another folder (--into).")
     return folder, (folder / CONFIG).is_file() and not (folder / STATE).is_file()
 
 
-def _who_is_in(folder: Path, of_run: Fingerprint) -> str:
-    """Another run than this one, in words; nothing where the folder is free or this one's."""
+def _other_run_in(folder: Path, of_run: Fingerprint) -> str:
+    """Another run that occupies the folder, in words; empty where it is free or this run's."""
     if not (folder / CONFIG).is_file():
         return ""
     before = read_config(folder)[1].get("fingerprint")
     if before is None:
-        return "a model of an older vsepp, which did not write down on which data it was trained"
+        return "a model of an older vsepp, which did not record its training data"
     differ = differences(before, of_run)
-    more = f" and {len(differ) - NAMED} more" if len(differ) > NAMED else ""
-    return (
-        f"a model that was trained otherwise: {', '.join(differ[:NAMED])}{more}" if differ else ""
-    )
+    if not differ:
+        return ""
+    rest = len(differ) - MAX_DIFFERENCES
+    more = f" and {rest} more" if rest > 0 else ""
+    return f"a model that was trained otherwise: {', '.join(differ[:MAX_DIFFERENCES])}{more}"

@@ -25,11 +25,10 @@ from vsepp.evaluation.retrieval import embed
 from vsepp.experiments.agreement import check_that_work_can_be_shared
 from vsepp.experiments.bookkeeping import Bookkeeping
 from vsepp.experiments.closed_form import solve
-from vsepp.experiments.fingerprint import fingerprint
 from vsepp.experiments.health import Stopped, refuse_stopped
 from vsepp.experiments.keeper import Keeper, Run, has_something_to_resume
-from vsepp.experiments.losses import loss_named
-from vsepp.experiments.provenance import notes_of
+from vsepp.experiments.keys import loss_named
+from vsepp.experiments.provenance import fingerprint, notes_of
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
 from vsepp.experiments.setup import Setup, set_up
 from vsepp.training import fast, loop

@@ -7,14 +7,14 @@ from typing import Any
 
 from vsepp.encoders.architecture import CONFIG, FEATURES, IN_THE_BOX, Design, read_config
 from vsepp.errors import WrongRequest
+from vsepp.experiments.keys import shipped_tables
 
-RECIPES = Path(__file__).parent / "recipes"
 BOX = "the box"  # start_from: the model that ships with the package
 
 
 def snapshot_to_start_from(start_from: str) -> Path | None:
     """The folder that is meant; None where it names a recipe, or nothing that is here."""
-    if not start_from or (RECIPES / f"{start_from}.toml").is_file():
+    if not start_from or start_from in shipped_tables():
         return (
             None  # a row is trained as it is asked for now, whatever lies in a folder of its name
         )

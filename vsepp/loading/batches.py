@@ -8,11 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vsepp.data.ahead import AHEAD, made_ahead
 from vsepp.data.captioned import CaptionedImage
-from vsepp.data.crops import RANDOM_CROPS, Crop, draws
 from vsepp.data.features import features_of
-from vsepp.data.pictures import View
+from vsepp.data.pictures import RANDOM_CROPS, Crop, View, draws
+from vsepp.data.resources import AHEAD, made_ahead
 from vsepp.data.tokens import Vocabulary
 from vsepp.loading.decoded import DecodedPictures
 from vsepp.loading.dropped_words import WordDropout

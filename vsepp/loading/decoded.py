@@ -9,11 +9,18 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from vsepp.data.ahead import AHEAD, made_ahead, workers
 from vsepp.data.captioned import CaptionedImage
-from vsepp.data.crops import Boxes, Crop, CropFrom, random_boxes
-from vsepp.data.pictures import Pixels, View, channels_first, random_crops
-from vsepp.data.resources import Budget, picture_budget
+from vsepp.data.pictures import (
+    Boxes,
+    Crop,
+    CropFrom,
+    Pixels,
+    View,
+    channels_first,
+    random_boxes,
+    random_crops,
+)
+from vsepp.data.resources import AHEAD, Budget, made_ahead, picture_budget, workers
 from vsepp.loading.originals import Original
 
 PIECE = 8  # pictures that a thread decodes and crops at a time

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vsepp import kernels
-from vsepp.data.ahead import made_ahead
-from vsepp.data.crops import Boxes, Crop, random_boxes
-from vsepp.data.pictures import View
+from vsepp.data.pictures import Boxes, Crop, View, random_boxes
+from vsepp.data.resources import made_ahead
 from vsepp.loading.decoded import DecodedPictures, Indices
 from vsepp.loading.resampling import resampled
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from vsepp.data.captioned import PictureSource
-from vsepp.data.image_file import full_size, orientation_of
+from vsepp.data.image_file import PictureSource, full_size, orientation_of
 from vsepp.data.pictures import open_picture, opened
 
 # differs from the release: a large JPEG is decoded at 1/2, 1/4 or 1/8, but not below so many pixels for each pixel of the crop.

@@ -46,7 +46,7 @@ def question(query: Query, photo: Vectors | None, embedder: Embedder) -> Questio
     # photo (1, D)
     taken_for = _taken_for((query.words, *query.minus), embedder)
     asked, *avoided = (_with_known_words(t, taken_for) for t in (query.words, *query.minus))
-    judged = [embedder.vocabulary.judged(text) for text in (asked, *avoided)]
+    judged = [embedder.vocabulary.words_with_known(text) for text in (asked, *avoided)]
     unknown = [word for words in judged for word, known in words if not known]
     # A text of which the model knows no word says nothing to it.
     words, *minus = (len(words) if any(known for _, known in words) else 0 for words in judged)

@@ -10,8 +10,8 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from vsepp.data.formats import SUFFIXES
-from vsepp.data.troubles import is_unicode
+from vsepp.data.captioned import is_unicode
+from vsepp.data.image_headers import SUFFIXES
 from vsepp.errors import WrongRequest
 from vsepp.search.embedder import Embedder, Vectors
 from vsepp.search.embedding import EmbedPhotos

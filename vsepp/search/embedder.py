@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from vsepp.data.ahead import made_ahead
 from vsepp.data.pictures import Picture, Pixels
+from vsepp.data.resources import made_ahead
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import IN_THE_BOX as IN_THE_BOX
 from vsepp.encoders.architecture import read_config

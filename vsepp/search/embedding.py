@@ -8,7 +8,7 @@ from itertools import groupby, islice
 
 from PIL import Image
 
-from vsepp.data.ahead import made_ahead
+from vsepp.data.resources import made_ahead
 from vsepp.search.duplicates import look_of
 from vsepp.search.embedder import Embedder
 from vsepp.search.reading import Read, read

@@ -39,8 +39,8 @@ def of_photo() -> Expected:
 
 def of_text(text: str, vocabulary: Vocabulary) -> Expected:
     """By the words that say something."""
-    words = {word.lower() for word, _ in vocabulary.judged(text)} - EMPTY_WORDS
-    places = [vocabulary.place(word) for word in words]
+    words = {word.lower() for word, _ in vocabulary.words_with_known(text)} - EMPTY_WORDS
+    places = [vocabulary.rank(word) for word in words]
     known = [place for place in places if place is not None]
     if not known:
         return Expected(0.0, 0, 0.0)

@@ -15,10 +15,11 @@ from vsepp.data.image_file import (
     ImageInMemory,
     full_size,
     orientation_of,
+    reason_of,
     times_of,
     too_large,
 )
-from vsepp.data.pictures import View, opened, reason_of, upright_rgb
+from vsepp.data.pictures import View, opened, upright_rgb
 from vsepp.search.remembered import Embedded, Photo
 from vsepp.search.walk import Broken, File
 

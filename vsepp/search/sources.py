@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from vsepp.data.image_file import read_at_most
-from vsepp.data.pictures import SUFFIXES
+from vsepp.data.image_headers import SUFFIXES
 from vsepp.errors import WrongRequest
 from vsepp.search.places import is_elsewhere, listed, opened
 from vsepp.search.remembered import Known

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vsepp.data.image_file import opened_file, read_at_most
-from vsepp.data.pictures import SUFFIXES
+from vsepp.data.image_headers import SUFFIXES
 from vsepp.errors import WrongRequest
 
 # Small copies that a NAS or a desktop keeps of the photos beside them: Synology, QNAP, Linux.

@@ -1,4 +1,4 @@
-"""The caption encoders written down in ONNX's words."""
+"""The caption encoders as ONNX graphs, node by node."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ Tensors = dict[str, np.ndarray]
 
 
 class Graph:
-    """Nodes and constants as they come; what is asked for is known by a name."""
+    """Collects nodes and constants, which are referred to by name."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: Tensors = {}
 
     def node(self, operator: str, *inputs: str, name: str = "", **attributes: object) -> str:
-        """Adds a node; the name of its result."""
+        """Add a node; returns the name of its output."""
         name = name or f"{operator.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, inputs, [name], **attributes))
         return name
@@ -49,13 +49,15 @@ def caption_graph(encoder: CaptionEncoder | BagOfWords) -> onnx.GraphProto:
     if isinstance(encoder, BagOfWords):
         dim = len(tensors["bias"])
         psi = graph.node(
-            "Add", _mean(graph, embedded, Words.of(graph)), graph.constant("bias", tensors["bias"])
+            "Add",
+            _mean(graph, embedded, WordMask.of(graph)),
+            graph.constant("bias", tensors["bias"]),
         )
     else:
         linear = encoder.linear
         dim = encoder.gru.hidden_size if linear is None else linear.out_features
         psi = _projected(graph, _psi(graph, encoder, tensors, embedded), tensors)
-    _place(graph, psi, encoder.absolute)
+    _to_joint_space(graph, psi, encoder.absolute)
     return helper.make_graph(
         graph.nodes,
         "caption",
@@ -71,7 +73,7 @@ def caption_graph(encoder: CaptionEncoder | BagOfWords) -> onnx.GraphProto:
 def _psi(graph: Graph, encoder: CaptionEncoder, tensors: Tensors, embedded: str) -> str:
     """The GRU's last state, or what is pooled from all of them; the mean of two directions."""
     names = ["gru"] if encoder.backward_gru is None else ["gru", "backward_gru"]
-    states, last = _walk(graph, names, tensors, embedded)
+    states, last = _gru(graph, names, tensors, embedded)
     if encoder.pooling is None:
         return graph.node("ReduceMean", last, graph.integers(0), keepdims=0)
     by_time = graph.node("ReduceMean", states, graph.integers(1), keepdims=0)
@@ -79,7 +81,7 @@ def _psi(graph: Graph, encoder: CaptionEncoder, tensors: Tensors, embedded: str)
     return _pooled(graph, encoder.pooling, in_rows, tensors)
 
 
-def _walk(graph: Graph, names: Sequence[str], tensors: Tensors, embedded: str) -> tuple[str, str]:
+def _gru(graph: Graph, names: Sequence[str], tensors: Tensors, embedded: str) -> tuple[str, str]:
     """All states (L, directions, M, D), and the last ones (directions, M, D)."""
     W, R, B = (
         _stacked(graph, [_gates(graph, name, kinds, tensors) for name in names])
@@ -124,7 +126,7 @@ def _projected(graph: Graph, psi: str, tensors: Tensors) -> str:
     return graph.node("Gemm", psi, W_g, b_g, transB=1)
 
 
-def _mean(graph: Graph, rows: str, words: "Words") -> str:
+def _mean(graph: Graph, rows: str, words: "WordMask") -> str:
     # rows (M, L, D) -> (M, D)
     mask = graph.node("Cast", words.is_word, to=TensorProto.FLOAT)
     total = graph.node("ReduceSum", graph.node("Mul", rows, mask), graph.integers(1), keepdims=0)
@@ -133,7 +135,7 @@ def _mean(graph: Graph, rows: str, words: "Words") -> str:
 
 def _pooled(graph: Graph, pooling: nn.Module, states: str, tensors: Tensors) -> str:
     # states (M, L, D) -> (M, D)
-    words, over_words = Words.of(graph), graph.integers(1)
+    words, over_words = WordMask.of(graph), graph.integers(1)
     if isinstance(pooling, Mean):
         return _mean(graph, states, words)
     masked = graph.node("Where", words.is_word, states, graph.number("minus_infinity", -np.inf))
@@ -147,10 +149,10 @@ def _pooled(graph: Graph, pooling: nn.Module, states: str, tensors: Tensors) -> 
     return graph.node("ReduceSum", graph.node("Mul", ranked, weights), over_words, keepdims=0)
 
 
-def _weights_of_ranks(graph: Graph, pooling: Learned, words: "Words", tensors: Tensors) -> str:
+def _weights_of_ranks(graph: Graph, pooling: Learned, words: "WordMask", tensors: Tensors) -> str:
     # -> (M, L, 1)
-    behind = graph.node("Sub", words.counts, graph.integers(1))
-    from_bottom = graph.node("Sub", behind, words.places)
+    last = graph.node("Sub", words.counts, graph.integers(1))
+    from_bottom = graph.node("Sub", last, words.places)
     from_top = graph.node("Expand", words.places, graph.node("Shape", from_bottom))
     waves = graph.constant("waves", pooling.waves.cpu().numpy())
     angles = []
@@ -176,15 +178,15 @@ def _times(graph: Graph, rows: str, name: str, tensors: Tensors) -> str:
 
 
 @dataclass(frozen=True)
-class Words:
-    """What tells words from padding, by the names that it has in a graph."""
+class WordMask:
+    """Tells words from padding; fields are names in the graph."""
 
     places: str  # (L,) 0, 1, 2, ...
     counts: str  # (M, 1)
     is_word: str  # (M, L, 1)
 
     @classmethod
-    def of(cls, graph: Graph) -> "Words":
+    def of(cls, graph: Graph) -> "WordMask":
         width = graph.node("Squeeze", graph.node("Shape", "words", start=1, end=2))
         zero, one = (graph.constant(name, np.array(n)) for n, name in enumerate(("zero", "one")))
         places = graph.node("Range", zero, width, one)
@@ -193,7 +195,7 @@ class Words:
         return cls(places, counts, graph.node("Unsqueeze", is_word, graph.integers(-1)))
 
 
-def _place(graph: Graph, raw: str, absolute: bool) -> None:
+def _to_joint_space(graph: Graph, raw: str, absolute: bool) -> None:
     """Onto the unit hypersphere, and to absolute values where the model takes them."""
     norm = graph.node("ReduceL2", raw, graph.integers(-1))
     safe = graph.node("Max", norm, graph.number("epsilon", EPSILON))

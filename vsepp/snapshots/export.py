@@ -1,6 +1,6 @@
-"""The ONNX graphs of a snapshot: one turns pixels into vectors, the other words.
+"""Exports a snapshot's encoders to ONNX: image.onnx and caption.onnx.
 
-Both read their numbers from the snapshot's model.safetensors, so every weight is stored once.
+Both read their weights from the snapshot's model.safetensors, so every weight is stored once.
 """
 
 import json
@@ -22,7 +22,7 @@ from vsepp.encoders.image import ImageEncoder
 from vsepp.snapshots.caption_graph import caption_graph
 
 OPSET = 18
-SMALL = 256  # bytes; what is smaller stays inside the graph
+MIN_EXTERNAL = 256  # bytes; smaller constants stay inside the graph
 
 
 def export_images(encoder: ImageEncoder, plan: Architecture, weights: Path) -> None:
@@ -57,7 +57,7 @@ def export_images(encoder: ImageEncoder, plan: Architecture, weights: Path) -> N
 
 @contextmanager
 def _channels_first(net: nn.Module) -> Iterator[None]:
-    """As graphs have it: else the exporter gathers the features of every picture one by one."""
+    """Without channels-last: the exporter would gather the features of every image one by one."""
     last = any(w.dim() == 4 and not w.is_contiguous() for w in net.parameters())
     net.to(memory_format=torch.contiguous_format)
     try:
@@ -78,40 +78,42 @@ def export_captions(encoder: CaptionEncoder | BagOfWords, weights: Path) -> None
     """caption.onnx: words int64 (M, L), lengths int64 (M,) -> vectors float32 (M, D)."""
     graph = caption_graph(encoder)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
-    model.ir_version = 10  # what onnxruntime of two years ago still reads
+    model.ir_version = 10  # readable by onnxruntime of two years ago
     onnx.checker.check_model(model)
     _save(model, weights, "caption.onnx")
 
 
 def _save(model: onnx.ModelProto, weights: Path, name: str) -> None:
-    """Write a graph whose large constants are places in the weights' file."""
+    """Write a graph whose large constants are read from the weights' file."""
     content = weights.read_bytes()
-    starts = _tensor_places(content)
+    starts = _tensor_ranges(content)
     casts = []
     for constant in model.graph.initializer:
         array = numpy_helper.to_array(constant)
-        if array.nbytes < SMALL:
+        if array.nbytes < MIN_EXTERNAL:
             continue
         place = _find(array, content, starts)
-        if place is None and _fits_into_halves(array):
+        if place is None and _is_exact_in_half(array):
             place, array = (
                 _find(array.astype(np.float16), content, starts),
                 array.astype(np.float16),
             )
             if place is not None:
                 # onnxruntime does this once, when it loads the graph.
-                casts.append(_cast_from_halves(constant))
+                casts.append(_store_as_half(constant))
         if place is not None:
-            _point(constant, {"location": weights.name, "offset": place, "length": array.nbytes})
+            _make_external(
+                constant, {"location": weights.name, "offset": place, "length": array.nbytes}
+            )
     nodes = [*casts, *model.graph.node]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
-    _forget_its_making(model)
+    _strip_metadata(model)
     (weights.parent / name).write_bytes(model.SerializeToString())
 
 
-def _forget_its_making(model: onnx.ModelProto) -> None:
-    """Where in the source each node comes from: 20 kB a node, with paths of the machine it ran on."""
+def _strip_metadata(model: onnx.ModelProto) -> None:
+    """Source locations: 20 kB per node, with paths of the machine that exported it."""
     graph = model.graph
     for part in (model, graph, *graph.node, *graph.value_info, *graph.input, *graph.output):
         del part.metadata_props[:]
@@ -119,20 +121,20 @@ def _forget_its_making(model: onnx.ModelProto) -> None:
         node.doc_string = ""
 
 
-def _fits_into_halves(array: np.ndarray) -> bool:
+def _is_exact_in_half(array: np.ndarray) -> bool:
     with np.errstate(over="ignore"):
         return array.dtype == np.float32 and bool((array.astype(np.float16) == array).all())
 
 
-def _cast_from_halves(constant: onnx.TensorProto) -> onnx.NodeProto:
-    """The constant becomes one of half precision; a node with its old name makes it single again."""
+def _store_as_half(constant: onnx.TensorProto) -> onnx.NodeProto:
+    """Turn a constant into half precision, and return the node that casts it back."""
     name = constant.name
     constant.name, constant.data_type = f"{name}.half", TensorProto.FLOAT16
     return helper.make_node("Cast", [constant.name], [name], to=TensorProto.FLOAT)
 
 
-def _point(constant: onnx.TensorProto, entries: dict[str, object]) -> None:
-    """Let a constant's numbers be read from elsewhere."""
+def _make_external(constant: onnx.TensorProto, entries: dict[str, object]) -> None:
+    """Make a constant external data."""
     constant.ClearField("raw_data")
     constant.ClearField("float_data")
     constant.data_location = TensorProto.EXTERNAL
@@ -141,8 +143,8 @@ def _point(constant: onnx.TensorProto, entries: dict[str, object]) -> None:
         constant.external_data.add(key=key, value=str(value))
 
 
-def _tensor_places(content: bytes) -> list[tuple[int, int]]:
-    """Where each tensor of a safetensors file begins and ends."""
+def _tensor_ranges(content: bytes) -> list[tuple[int, int]]:
+    """Start and end of each tensor in a safetensors file."""
     header_size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + header_size])
     base = 8 + header_size
@@ -154,7 +156,7 @@ def _tensor_places(content: bytes) -> list[tuple[int, int]]:
 
 
 def _find(array: np.ndarray, content: bytes, places: list[tuple[int, int]]) -> int | None:
-    """The place of these very bytes: a whole tensor, or one of the three gates of a GRU's."""
+    """The offset of exactly these bytes: a whole tensor, or one of the three gates of a GRU."""
     wanted = np.ascontiguousarray(array).tobytes()
     for start, end in places:
         if end - start == len(wanted) or end - start == 3 * len(wanted):

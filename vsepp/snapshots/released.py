@@ -1,19 +1,22 @@
-"""The authors' released models, and their followers', as snapshots.
+"""Converts the authors' released models, and those of their followers, to snapshots.
 
 vsepp import model_best.pth.tar --vocabulary coco_vocab.pkl --into models/coco
 """
 
 import hashlib
+import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from torch import Tensor
 
-from vsepp.data.tokens import Vocabulary
+from vsepp.data.tokens import SPECIALS, Vocabulary
+from vsepp.data.treebank import cutter_of
 from vsepp.encoders.architecture import FEATURES, Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
-from vsepp.snapshots.released_checkpoint import EXPECTED, Checkpoint, read_checkpoint
-from vsepp.snapshots.released_vocabulary import read_vocabulary
+from vsepp.pickles import PlainUnpickler, read_torch_file, reading
 from vsepp.snapshots.snapshot import Snapshot
 
 SIMILARITIES = {"cosine": "inner_product", "order": "order_similarity_rooted"}
@@ -30,10 +33,25 @@ RENAMED = {
     "cnn.classifier.3.": "image_encoder.backbone.net.pre_logits.fc2.",
     "cnn.": "image_encoder.backbone.net.",
 }
+EXPECTED = "a checkpoint of the release, such as model_best.pth.tar"
+EXPECTED_VOCABULARY = (
+    "a vocabulary of the release, such as coco_vocab.pkl or coco_precomp_vocab.json"
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint of the release holds."""
+
+    image: dict[str, Tensor]
+    caption: dict[str, Tensor]
+    options: dict[str, Any]
+    epoch: float | None = None
+    best_rsum: float | None = None
 
 
 def read_release(checkpoint: Path, vocabulary: Path) -> Snapshot:
-    """The model of a checkpoint with the words of a vocabulary file; nothing of either is run."""
+    """The model of a checkpoint with the words of a vocabulary file; no code of either is run."""
     found, words = read_checkpoint(checkpoint), read_vocabulary(vocabulary)
     _check(found, checkpoint)
     _check_words(found, words, vocabulary)
@@ -72,8 +90,8 @@ def _check(found: Checkpoint, file: Path) -> None:
     layers = sum(name.startswith("rnn.weight_ih_l") for name in found.caption)
     if layers != 1:
         raise WrongRequest(
-            f"{file}: its GRU has {layers} layers or directions. Captions are read by a single one "
-            "here, as in all of the paper's models; this checkpoint cannot be imported."
+            f"{file}: its GRU has {layers} layers or directions. Only a single one is supported, as in "
+            "all of the paper's models."
         )
 
 
@@ -81,8 +99,8 @@ def _check_words(found: Checkpoint, words: Vocabulary, file: Path) -> None:
     num_words, data = len(found.caption["embed.weight"]), found.options.get("data_name")
     if len(words) != num_words:
         raise WrongRequest(
-            f"{file} has {len(words):,} words, and the checkpoint knows {num_words:,}. Give the "
-            f"vocabulary that it was trained with{f': {data}_vocab.pkl' if data else ''}."
+            f"{file} has {len(words):,} words, the checkpoint {num_words:,}. Use the vocabulary that it "
+            f"was trained with{f': {data}_vocab.pkl' if data else ''}."
         )
 
 
@@ -108,11 +126,11 @@ def _architecture(found: Checkpoint, file: Path) -> Architecture:
 
 def _net(found: Checkpoint, file: Path) -> str:
     name = found.options.get("cnn_type")
-    # The name comes from a stranger and goes to timm: none but plain names of known families.
+    # The name is untrusted and goes to timm: only plain names of known families.
     if not isinstance(name, str) or not name.startswith(NETS) or not name.isidentifier():
         raise WrongRequest(
-            f"{file}: its net is {name!r}. What can be imported: VGG and ResNet by torchvision's "
-            "names, such as vgg19 and resnet152."
+            f"{file}: its backbone is {name!r}. Supported: VGG and ResNet by torchvision's names, "
+            "such as vgg19 and resnet152."
         )
     return name
 
@@ -130,8 +148,8 @@ def _fill(model: JointEmbedding, found: dict[str, Tensor], file: Path) -> None:
     found = {n: t for n, t in wanted.items() if n.endswith("num_batches_tracked")} | found
     if different := sorted(set(wanted) ^ set(found)):
         raise WrongRequest(
-            f"{file} does not fit a model of the release: {len(different)} tensors are missing or "
-            f"too many, the first is {different[0]}."
+            f"{file} does not match a model of the release: {len(different)} tensors are missing or "
+            f"unexpected, first {different[0]}."
         )
     # timm has VGG's fully connected layers as convolutions of the same weights
     for name, tensor in found.items():
@@ -141,3 +159,54 @@ def _fill(model: JointEmbedding, found: dict[str, Tensor], file: Path) -> None:
             shapes = tuple(tensor.shape), tuple(wanted[name].shape)
             raise WrongRequest(f"{file}: {name} is {shapes[0]}, expected {shapes[1]}.")
     model.load_state_dict(found)
+
+
+def read_checkpoint(file: Path) -> Checkpoint:
+    """Tensors and options; anything but plain data is refused."""
+    with reading(file, EXPECTED) as stream:
+        content = read_torch_file(stream)
+        if not isinstance(content, dict) or not {"model", "opt"} <= set(content):
+            has = f" It has {', '.join(map(str, content))}." if isinstance(content, dict) else ""
+            raise WrongRequest(f"{file} has no `model` and `opt`.{has} Expected {EXPECTED}.")
+        image, caption = (_tensors(part) for part in content["model"])
+        options = content["opt"]
+        options = options if isinstance(options, dict) else dict(vars(options))
+        score = [content.get(key) for key in ("epoch", "best_rsum")]
+        epoch, best_rsum = (n if isinstance(n, (int, float)) else None for n in score)
+        return Checkpoint(image, caption, options, epoch, best_rsum)
+
+
+def _tensors(state: dict[str, Any]) -> dict[str, Tensor]:
+    """By name, without DataParallel's `module` prefix, in single precision."""
+    tensors = {}
+    for name, tensor in state.items():
+        parts = [part for part in name.split(".") if part != "module"]
+        tensors[".".join(parts)] = tensor.float() if tensor.is_floating_point() else tensor
+    return tensors
+
+
+def read_vocabulary(file: Path) -> Vocabulary:
+    """The words of a vocabulary file, with the tokenizer rules that it was made with."""
+    with reading(file, EXPECTED_VOCABULARY) as stream:
+        is_json = stream.peek(1).lstrip().startswith(b"{")  # type: ignore[attr-defined]
+        ids = json.load(stream)["word2idx"] if is_json else _pickled_ids(stream)
+        _check_ids(ids, file)
+        return Vocabulary.of_ids(ids, cutter_of(word for word in ids if word not in SPECIALS))
+
+
+def _pickled_ids(stream: BinaryIO) -> Any:
+    holder = type("Vocabulary", (), {})  # its module was __main__ or vocab, or some follower's
+    unpickler = PlainUnpickler(stream, lambda _, name: holder if name == "Vocabulary" else None)
+    return unpickler.load().word2idx
+
+
+def _check_ids(ids: Any, file: Path) -> None:
+    if not isinstance(ids, dict) or not all(isinstance(word, str) for word in ids):
+        raise WrongRequest(f"{file} has no table of words and ids. Expected {EXPECTED_VOCABULARY}.")
+    if sorted(ids.values()) != list(range(len(ids))):
+        raise WrongRequest(
+            f"{file}: the ids of its {len(ids):,} words are not 0 to {len(ids) - 1:,}."
+        )
+    missing = [special for special in SPECIALS if special not in ids]
+    if missing:
+        raise WrongRequest(f"{file} lacks {', '.join(missing)}. Expected {EXPECTED_VOCABULARY}.")

@@ -1,4 +1,4 @@
-"""A trained model as a folder: weights for training, ONNX graphs for use, nothing pickled."""
+"""A trained model as a folder: safetensors weights, ONNX graphs, tokenizer and config; nothing pickled."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ LARGEST_HALF = torch.finfo(torch.float16).max
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A model with the words it knows; `notes` say where it comes from."""
+    """A model with its vocabulary; `notes` record its provenance."""
 
     model: JointEmbedding
     vocabulary: Vocabulary
@@ -34,19 +34,19 @@ class Snapshot:
     notes: dict[str, Any] = field(default_factory=dict)
 
     def save(self, folder: Path | str, graphs: bool = True, half: bool = False) -> Path:
-        """Write the folder, with or without its ONNX graphs, which take some seconds to make.
+        """Write the folder, with or without its ONNX graphs, which take some seconds.
 
         With `half`, matrices are stored in half precision: half the size, and vectors that agree to
-        three digits. All is written to a draft first: what was there stays good until it is complete.
+        three digits. Everything is written to a draft first: an earlier snapshot stays valid until then.
         """
         folder = Path(folder)
-        draft = folder / ".draft"  # one name: what a killed run left is cleared by the next
+        draft = folder / ".draft"  # one name, so that the next run clears what a killed one left
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         try:
             self._write(draft, half)
             if graphs:
-                # What is stored, not what is in memory: the two may differ by a rounding.
+                # The stored weights, which are rounded, not those in memory.
                 stored = Snapshot.load(draft).model if half else self.model
                 export_images(stored.image_encoder, self.architecture, draft / WEIGHTS)
                 export_captions(stored.caption_encoder, draft / WEIGHTS)
@@ -64,7 +64,7 @@ class Snapshot:
             weights = {name: _halved(tensor) for name, tensor in weights.items()}
         try:
             save_file(weights, folder / WEIGHTS)
-        except SafetensorError as error:  # its word for a disk that is full
+        except SafetensorError as error:  # such as a full disk
             raise OSError(f"{folder / WEIGHTS} could not be written ({error})") from error
         self.vocabulary.save(folder / WORDS)
         config = {
@@ -74,16 +74,13 @@ class Snapshot:
         }
         text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
         (folder / CONFIG).write_text(text, encoding="utf-8")
-        # safetensors lets nobody else read: whoever may read the rest may read the weights
+        # safetensors writes mode 0600: give the weights the mode of the other files
         shutil.copymode(folder / CONFIG, folder / WEIGHTS)
         (folder / CARD).write_text(self._card(), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path | str, finetune: bool = False) -> "Snapshot":
-        """The model as it was saved, in evaluation mode, on the CPU.
-
-        Its backbone is frozen, should it be trained further, unless `finetune` says otherwise.
-        """
+        """The model in evaluation mode on the CPU, its backbone frozen unless `finetune`."""
         folder = Path(folder)
         architecture, notes = read_config(folder)
         try:
@@ -97,8 +94,8 @@ class Snapshot:
 
     def _card(self) -> str:
         plan = self.architecture
-        told = {name: value for name, value in self.notes.items() if name not in IN_CONFIG_ALONE}
-        notes = "\n".join(f"- {name}: {_told(value)}" for name, value in told.items())
+        shown = {name: value for name, value in self.notes.items() if name not in IN_CONFIG_ALONE}
+        notes = "\n".join(f"- {name}: {_as_text(value)}" for name, value in shown.items())
         return (
             f"# A joint space of pictures and captions\n\n"
             f"`{plan.backbone}` and {CAPTIONS_BY[plan.caption_encoder]}, {plan.dim} dimensions, {plan.num_words} words, "
@@ -109,36 +106,36 @@ class Snapshot:
         )
 
 
-def _told(note: Any) -> str:
+def _as_text(note: Any) -> str:
     return (
-        ", ".join(f"{k} {_told(v)}" for k, v in note.items())
+        ", ".join(f"{k} {_as_text(v)}" for k, v in note.items())
         if isinstance(note, dict)
         else str(note)
     )
 
 
-def check_that_none_is_in(folder: Path) -> None:
+def check_no_snapshot(folder: Path) -> None:
     if (folder / CONFIG).exists():
-        raise WrongRequest(f"{folder} holds a snapshot already. Take another folder.")
+        raise WrongRequest(f"{folder} holds a snapshot already. Use another folder.")
 
 
 def _halved(tensor: Tensor) -> Tensor:
-    """Matrices in half precision; the few biases and statistics of batch norms keep their digits."""
+    """Matrices in half precision; biases and batch norm statistics are kept."""
     if tensor.dtype != torch.float32 or tensor.dim() < 2 or tensor.abs().max() > LARGEST_HALF:
         return tensor
     return tensor.half()
 
 
 def _replace_folder(folder: Path, draft: Path) -> None:
-    """Put the draft's files in place; what is not part of a snapshot stays as it is."""
+    """Move the draft's files into place; other files stay as they are."""
     for graph in GRAPHS:
-        (folder / graph).unlink(missing_ok=True)  # a graph without its weights would be wrong
+        (folder / graph).unlink(missing_ok=True)  # it would not fit the new weights
     for file in draft.iterdir():
         file.replace(folder / file.name)
 
 
 def _check_sizes(plan: Architecture, file: Path) -> None:
-    """Before a model is built by a configuration that may ask for any number of words."""
+    """Before a model is built from an untrusted configuration, which may ask for any number of words."""
     width = plan.word_dim if plan.caption_encoder == "gru" else plan.dim
     with safe_open(file, "pt") as weights:
         words = weights.get_slice("caption_encoder.words.weight").get_shape()

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vsepp.data.ahead import AHEAD, made_ahead
+from vsepp.data.resources import AHEAD, made_ahead
 from vsepp.devices import pictures_at_once
 from vsepp.encoders.image import ImageEncoder
 from vsepp.loading.batches import Batches

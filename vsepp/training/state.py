@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vsepp.encoders.plain_pickle import reading
-from vsepp.encoders.torch_pickle import read_torch_file
+from vsepp.pickles import read_torch_file, reading
 from vsepp.training.average import RunningAverage
 
 

@@ -22,10 +22,9 @@ from tests.snapshots.release import (
     python2_vocabulary,
     text_weights,
 )
-from vsepp.encoders.plain_pickle import Refused
 from vsepp.errors import WrongRequest
-from vsepp.snapshots.released_checkpoint import read_checkpoint
-from vsepp.snapshots.released_vocabulary import read_vocabulary
+from vsepp.pickles import Refused
+from vsepp.snapshots.released import read_checkpoint, read_vocabulary
 
 
 def call(module, name, *texts):
@@ -63,9 +62,7 @@ def payloads(trace):
         "numpy.load": call("numpy", "load", str(trace)),
         "argparse.Namespace.__init__": from_the_stack("argparse", "Namespace.__init__", touch),
         "os.Vocabulary.system": from_the_stack("os", "Vocabulary.system", touch),
-        "vsepp.encoders.plain_pickle.PlainUnpickler": call(
-            "vsepp.encoders.plain_pickle", "PlainUnpickler", touch
-        ),
+        "vsepp.pickles.PlainUnpickler": call("vsepp.pickles", "PlainUnpickler", touch),
     }
 
 
@@ -185,8 +182,8 @@ def test_small_files_cannot_fill_the_memory(tmp_path):
         (tmp_path / name).write_bytes(bomb)
     prepare = """
         from pathlib import Path
-        from vsepp.snapshots.released_checkpoint import read_checkpoint
-        from vsepp.snapshots.released_vocabulary import read_vocabulary
+        from vsepp.snapshots.released import read_checkpoint
+        from vsepp.snapshots.released import read_vocabulary
         from vsepp.errors import WrongRequest
     """
     measure = f"""
@@ -215,7 +212,7 @@ def test_a_program_of_torch_is_refused(tmp_path):
     with pytest.raises(WrongRequest, match="Expected a checkpoint of the release"):
         read_checkpoint(tmp_path / "program.pt2")
     torch.save(Doubled(), tmp_path / "module.pth")
-    with pytest.raises(Refused, match=r"it names tests\.encoders\.test_plain_pickle\.Doubled"):
+    with pytest.raises(Refused, match=r"it names tests\.test_pickles\.Doubled"):
         read_checkpoint(tmp_path / "module.pth")
 
 
@@ -264,9 +261,9 @@ def test_foreign_files_are_said(read, tmp_path):
     for file in files:
         with pytest.raises(WrongRequest, match=rf"{file.name}.*Expected a "):
             read(file)
-    with pytest.raises(WrongRequest, match="There is no file"):
+    with pytest.raises(WrongRequest, match="does not exist"):
         read(tmp_path / "nowhere")
-    with pytest.raises(WrongRequest, match="There is no file"):
+    with pytest.raises(WrongRequest, match="does not exist"):
         read(tmp_path)
 
 
