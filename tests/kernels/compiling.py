@@ -21,8 +21,6 @@ PLAIN = {
     ("hinges", "max_gradient"): ([F, I32, F, I32, F, F, SIZE, NUMBER, NUMBER], {"MASKED": True, "BLOCK": 128}),
     ("rows", "scale"): ([F, F, F, SIZE, NUMBER], {"BLOCK": 1024}),
     ("rows", "scale_backward"): ([F, F, F, F, SIZE, NUMBER], {"BLOCK": 1024}),
-    ("adam", "squares"): ([F, F, SIZE], {"BLOCK": 4096}),
-    ("adam", "adam"): (7 * [F] + 2 * [SIZE] + 6 * [NUMBER], {"PARTS": 2048, "BLOCK": 4096}),
     ("crops", "cut_rows"): ([U8, I64, I64, U8, SIZE], {"BLOCK": 256}),
 }  # fmt: skip
 GLUON = {

@@ -30,7 +30,7 @@ from vsepp.training.loop import Epoch, Phase, Step, adam, set_rate, trained_para
 from vsepp.training.material import Material, material_for
 from vsepp.training.nested import shortened
 from vsepp.training.slopes import slope_of
-from vsepp.training.updates import update_for
+from vsepp.training.updates import Update
 
 # Pairs of a batch, room for its words, how many such batches in a row, columns of their words
 Shape = tuple[int, int, int, int]
@@ -172,12 +172,10 @@ class _Worker:
         # Of every batch of an epoch. On a CPU torch's Adam takes it in double precision.
         dtype = torch.float64 if device.type == "cpu" else torch.float32
         self.rates = torch.zeros(len(data.batches), dtype=dtype, device=device)
-        self.is_moved = False  # whether the weights have moved since their average followed
         self.average: RunningAverage | None = None
         self.nested: Sequence[int] = ()
         self.lane, self.image_lane = Lane(device, urgent=True), Lane(device)
-        image_weights = trained_parameters(model.image_encoder)
-        self.update = update_for(optimizer, gradient_clip, image_weights, self.image_lane)
+        self.update = Update(optimizer, gradient_clip)
 
     def begin(self, phase: Phase, reduction: Reduction, mask_same_image: bool) -> None:
         self.phase = phase
@@ -234,16 +232,6 @@ class _Worker:
     def _steps(self, size: int, room: int, times: int, width: int) -> None:
         for place in range(times):
             self._step(self.data.words[width][place, :size], room)
-        with self.image_lane.work():
-            self._finish()
-        self.image_lane.join()
-
-    def _finish(self) -> None:
-        """The last step's rest, in the image lane: nothing moves the captions' weights meanwhile."""
-        self.update.finish()
-        if self.average and self.is_moved:
-            self.average.follow()
-        self.is_moved = False
 
     def _step(self, words: Tensor, room: int) -> None:
         data, batch, size = self.data, self.batch, len(words)
@@ -251,7 +239,6 @@ class _Worker:
         rates = self.rates if self.phase.has_one_rate else self.rates.index_select(0, batch)
         captions = self.captions.begin(words, lengths, room)
         with self.image_lane.work():  # beside the walk through the captions
-            self._finish()
             images = data.images.index_select(0, batch)[0, :size]
             image_vectors = self.model.embed_images(data.material.take(batch, images))
             batch += 1
@@ -260,8 +247,9 @@ class _Worker:
         pulls = list(self._pulls(image_vectors, caption_vectors, images))
         self.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward([pull[0] for pull in pulls], [pull[1] for pull in pulls])
-        self.update.begin(rates[0])
-        self.is_moved = True
+        self.update(rates[0])
+        if self.average:
+            self.average.follow()
 
     def _pulls(
         self, images: Tensor, captions: Tensor, image_ids: Tensor
