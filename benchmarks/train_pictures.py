@@ -34,8 +34,9 @@ from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges
 from vsepp.loading.batches import Pairs
-from vsepp.training import fast, loop
 from vsepp.training.loop import Phase, Step
+from vsepp.training.optimizer import trained_parameters
+from vsepp.training.trainer import steps_and_epochs
 
 GPU = DEVICE.type == "cuda"
 BATCH, WINDOWS, RATE = 128, 5, 2e-5
@@ -122,8 +123,7 @@ def ours(pairs: Pairs, finetune: bool) -> Walk:
     learner = model(finetune)
     learner.image_encoder.learn_quickly("bf16")
     batches = pairs.batches(BATCH, "random_resized")
-    walk = loop if finetune and not GPU else fast  # as `vsepp train` does
-    events = walk.steps_and_epochs(learner, batches, PHASES)
+    events = steps_and_epochs(learner, batches, PHASES)
     return (event.num_pairs for event in events if isinstance(event, Step))
 
 
@@ -152,7 +152,7 @@ class PictureDataset(Dataset[tuple[Tensor, list[int], int]]):
 
 def obvious(pairs: Pairs, vocabulary: Any, finetune: bool) -> Walk:
     learner = model(finetune).train()
-    trained = loop.trained_parameters(learner)
+    trained = trained_parameters(learner)
     optimizer = torch.optim.Adam(trained, lr=RATE)
     loader = DataLoader(
         PictureDataset(pairs, vocabulary),

@@ -2,9 +2,9 @@
 
 from vsepp.devices.accelerator import (
     CompiledForOneShape,
-    Lane,
+    CudaGraphs,
     Precision,
-    Replayed,
+    SideStream,
     best_device,
     free_memory,
     full_precision,
@@ -19,12 +19,12 @@ from vsepp.devices.processes import ALONE, FirstStopped, OthersGone, Processes
 __all__ = [
     "ALONE",
     "CompiledForOneShape",
+    "CudaGraphs",
     "FirstStopped",
-    "Lane",
     "OthersGone",
     "Precision",
     "Processes",
-    "Replayed",
+    "SideStream",
     "best_device",
     "free_memory",
     "full_precision",

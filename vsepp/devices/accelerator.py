@@ -104,8 +104,8 @@ class CompiledForOneShape:
         return (self._compiled if images.shape == self._shape else self._plain)(images)
 
 
-class Lane:
-    """A queue of work on a GPU beside the caller's own; on a CPU, nothing at all.
+class SideStream:
+    """A CUDA stream beside the caller's own; on a CPU, nothing at all.
 
     Where two of them want the same processors, an urgent one comes first.
     """
@@ -116,56 +116,57 @@ class Lane:
         self._stream = torch.cuda.Stream(device, priority=-1 if urgent else 0) if is_gpu else None
 
     @contextmanager
-    def work(self) -> Iterator[None]:
-        """What is started in here runs in this lane, after all that the caller has queued so far."""
-        if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream(self._device))
-        with self.more_work():
-            yield
-
-    @contextmanager
-    def more_work(self) -> Iterator[None]:
-        """The same, but right after this lane's earlier work, whatever the caller has queued."""
+    def after_caller(self) -> Iterator[None]:
+        """What is launched in here runs on this stream, after all that the caller has launched so far."""
         if self._stream is None:
             yield
             return
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
             yield
 
     def join(self) -> None:
-        """What the caller starts from now on runs after this lane's work. Nobody waits here."""
+        """What the caller launches from now on runs after this stream's work. The host does not wait."""
         if self._stream is not None:
             torch.cuda.current_stream(self._device).wait_stream(self._stream)
 
 
-class Replayed:
-    """Work that is done again and again with the same shapes, on a GPU as a CUDA graph.
+class CudaGraphs:
+    """Work that is repeated with the same shapes, on a GPU as a CUDA graph for each of them.
 
-    The first call with some arguments just works, which also loads what the work needs. The second
-    one records all that is launched; every later one replays the recording with a single launch.
+    The first call with some arguments runs eagerly, which also loads what the work needs. The second
+    one captures all that is launched; every later one replays the graph with a single launch.
     So the work must find its input and leave its output in the same tensors each time.
     """
 
-    def __init__(self, work: Callable[..., object], device: torch.device) -> None:
-        self._work, self._device = work, device
-        self._records = device.type == "cuda"
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self.are_captured = device.type == "cuda"
         self._seen: set[Hashable] = set()
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
-        self._pool = torch.cuda.graph_pool_handle() if self._records else None
+        self._pool = torch.cuda.graph_pool_handle() if self.are_captured else None
 
-    def __call__(self, *shape: Hashable) -> None:
-        if not self._records or shape not in self._seen:
+    def run(self, work: Callable[..., object], *shape: Hashable) -> None:
+        if not self.are_captured or shape not in self._seen:
             self._seen.add(shape)
-            self._work(*shape)
+            work(*shape)
             return
         if shape not in self._graphs:
-            self._graphs[shape] = self._record(shape)
+            self._graphs[shape] = self._capture(work, shape)
         self._graphs[shape].replay()
 
-    def _record(self, shape: tuple[Hashable, ...]) -> torch.cuda.CUDAGraph:
+    def clear(self) -> None:
+        """Forget all graphs: the work is another now."""
+        self._seen.clear()
+        self._graphs.clear()
+        self._pool = torch.cuda.graph_pool_handle() if self.are_captured else None
+
+    def _capture(
+        self, work: Callable[..., object], shape: tuple[Hashable, ...]
+    ) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        lane = torch.cuda.current_stream(self._device)
-        # Other threads may go on using the device while this one records.
-        with torch.cuda.graph(graph, self._pool, lane, capture_error_mode="thread_local"):
-            self._work(*shape)
+        stream = torch.cuda.current_stream(self._device)
+        # Other threads may go on using the device while this one captures.
+        with torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"):
+            work(*shape)
         return graph

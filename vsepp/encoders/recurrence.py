@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from vsepp.devices import Lane
+from vsepp.devices import SideStream
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Walker(Protocol):
     """Takes the steps."""
 
     @property
-    def lane(self) -> Lane:
+    def lane(self) -> SideStream:
         """For work that can be done beside the main thing."""
 
     def weights(self, W: Tensor, U: Tensor) -> tuple[Tensor, Tensor]:
@@ -105,7 +105,7 @@ class _Drive(torch.autograd.Function):
     def backward(ctx, pulls):  # type: ignore[no-untyped-def]
         packed, lane, product = ctx.packed, ctx.walker.lane, ctx.walker.product
         (W,), word_dim = ctx.saved_tensors, ctx.shape[1]
-        with lane.work():
+        with lane.after_caller():
             by_W = product(pulls.T, packed.inputs)[:, :word_dim].contiguous()
         vectors = product(pulls, W)[:, :word_dim]
         by_table = vectors.new_zeros(ctx.shape).index_add_(0, packed.words, vectors)
@@ -127,7 +127,7 @@ class _Walk(torch.autograd.Function):
         before, gates = ctx.saved_tensors
         lane, product, hidden = ctx.walker.lane, ctx.walker.product, before.shape[1]
         pulls, sums = ctx.walker.backward(pull.contiguous(), ctx.captions, before, gates)
-        with lane.work():
+        with lane.after_caller():
             r, z, n, m = sums.sum(dim=0).chunk(4)
             biases = torch.cat((r, z, n)), torch.cat((r, z, m))
         by_U = pull.new_empty(3 * hidden, hidden)
@@ -140,7 +140,7 @@ class _Walk(torch.autograd.Function):
 class PlainWalker:
     """Step after step, in the precision of the weights: for a CPU, and the twin of faster walkers."""
 
-    lane = Lane(torch.device("cpu"))
+    lane = SideStream(torch.device("cpu"))
 
     def weights(self, W: Tensor, U: Tensor) -> tuple[Tensor, Tensor]:
         return W, U

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vsepp import kernels
-from vsepp.devices import Lane
+from vsepp.devices import SideStream
 from vsepp.encoders.recurrence import Driven, Packed, Walk
 
 ROWS, UNITS, LINE = 64, 16, 32  # as in the kernels
@@ -35,7 +35,7 @@ class GpuWalker:
     capacity: int
     arrived: Tensor  # counters by which programs wait for each other; zeros between two walks
     input_weight: Tensor  # (3 H, input_dim) in bfloat16, with zeros behind the last column
-    lane: Lane
+    lane: SideStream
 
     @classmethod
     def maker(cls, gru: nn.GRU, num_captions: int) -> Callable[[int], "GpuWalker"]:
@@ -44,10 +44,10 @@ class GpuWalker:
         arrived = torch.zeros(-(-num_captions // ROWS) * LINE, dtype=torch.int32, device=device)
         input_dim = gru.input_size + -gru.input_size % ALIGNED
         weight = torch.zeros(3 * hidden, input_dim, dtype=torch.bfloat16, device=device)
-        return partial(cls, arrived=arrived, input_weight=weight, lane=Lane(device))
+        return partial(cls, arrived=arrived, input_weight=weight, lane=SideStream(device))
 
     def weights(self, W: Tensor, U: Tensor) -> tuple[Tensor, Tensor]:
-        with self.lane.work():  # beside the packing of words
+        with self.lane.after_caller():  # beside the packing of words
             self.input_weight[:, : W.shape[1]] = W
             return self.input_weight, U.bfloat16()
 

@@ -33,14 +33,6 @@ def _rules_of_learning(recipe: "Recipe") -> tuple[Rule, ...]:
             all(0 < width < recipe.model.dim for width in recipe.loss.nested),
             "loss.nested takes widths below model.dim.",
         ),
-        (
-            not (recipe.chunk_size and recipe.loss.nested),
-            "Batches in chunks learn no nested vectors: set chunk_size=0 or loss.nested=[].",
-        ),
-        (
-            not (recipe.precision == "float64" and recipe.loss.nested),
-            "In double precision no nested vectors are learned: set loss.nested=[].",
-        ),
         (0 <= recipe.averaging < 1, "averaging takes 0 to just below 1."),
         (recipe.net_share >= 0, "net_share takes 0 or more."),
         (

@@ -6,11 +6,18 @@ language: they are used with the versions they were tried with, and elsewhere th
 """
 
 import warnings
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
+from inspect import signature
 
 import torch
+from torch import Tensor
 
+EQUATIONS, FUSED_LOSSES = "vsepp.equations.losses", ("sum_of_hinges", "max_of_hinges")
+# (scores (M, M), total, weight, image_ids (M,) where captions of one image are no negatives) -> (M, M):
+# adds the losses of all pairs to `total` and returns `weight` times the gradient of their sum.
+FusedLoss = Callable[[Tensor, Tensor, float, Tensor | None], Tensor]
 GLUON_TRIED = (3, 5), (3, 9)  # from and to
 
 
@@ -53,3 +60,30 @@ def triton_version() -> tuple[int, int]:
 def power_of_two(number: int) -> int:
     """The smallest one that is not below `number`: blocks have such sides."""
     return 1 << (number - 1).bit_length()
+
+
+def fused_loss(loss: Callable[..., Tensor], scores: Tensor) -> FusedLoss | None:
+    """A loss and its gradient in two launches, where the loss is the paper's and the batch fits."""
+    margin = margin_of_hinges(loss) if available(scores.device) else None
+    if margin is None:
+        return None
+    from vsepp.kernels import hinges
+
+    if len(scores) > hinges.LARGEST:
+        return None
+    name = loss.func.__name__ if isinstance(loss, partial) else loss.__name__
+    return partial(getattr(hinges, name), margin)
+
+
+def margin_of_hinges(loss: Callable[..., Tensor]) -> float | None:
+    """Of a sum or a max of hinges, bare or with a margin of its own; None for any other loss."""
+    function, given = loss, {}
+    if isinstance(loss, partial) and not loss.args:
+        function, given = loss.func, loss.keywords
+    is_fused = (
+        getattr(function, "__module__", "") == EQUATIONS and function.__name__ in FUSED_LOSSES
+    )
+    if not is_fused or set(given) - {"margin"}:
+        return None
+    margin: float = given.get("margin", signature(function).parameters["margin"].default)
+    return margin

@@ -145,7 +145,10 @@ class Pairs:
 
 
 class Batches:
-    """Random batches of one size; the last one of an epoch may be smaller."""
+    """Random batches of one size; the last one of an epoch may be smaller.
+
+    Order, crops and dropped words follow from the seed, the number of the epoch and the pair alone.
+    """
 
     def __init__(
         self, pairs: Pairs, size: int, crop: Crop, seed: int, word_dropout: float = 0.0,
@@ -157,41 +160,50 @@ class Batches:
         self.crop = crop
         self.seed = seed
         self.word_dropout = word_dropout  # the chance of a word to be taken for an unknown one
-        self.epoch = 0  # passes begun so far
+        self._passes = 0
 
     def __len__(self) -> int:
         return -(-len(self.pairs) // self.size)
 
     def __iter__(self) -> Iterator[Batch]:
-        order, drawn, dropout = self.order(), self.draws(), self.dropout()
-        self.epoch += 1
-        numbers = np.split(order, range(self.size, len(order), self.size))
+        """Every pass is a new epoch."""
+        self._passes += 1
+        return iter(self.epoch(self._passes - 1))
 
-        def batch(chosen: np.ndarray) -> Batch:
-            made = self.pairs.batch(chosen, self.crop, drawn, self.share)
-            if dropout is None:
-                return made
-            own = torch.from_numpy(chosen[self.share(len(chosen))])
-            return replace(made, words=dropout(made.words, made.lengths, own))
+    def epoch(self, number: int) -> "EpochBatches":
+        """The epoch with this number, from 0; it can be had again."""
+        order = np.random.default_rng((self.seed, number)).permutation(len(self.pairs))
+        drawn, dropout = None, None
+        if self.crop in RANDOM_CROPS and self.pairs.features is None:
+            drawn = draws(self.crop, len(self.pairs), (self.seed, number, 1))
+        if self.word_dropout:
+            seeds = (self.seed, number, 2)
+            dropout = WordDropout.of_epoch(self.word_dropout, self.pairs.unknown_word, seeds)
+        return EpochBatches(self, number, order, drawn, dropout)
 
-        yield from made_ahead(numbers, batch, threads=AHEAD)
 
-    def order(self) -> np.ndarray:
-        """The caption numbers of the next epoch, batch after batch."""
-        return np.random.default_rng((self.seed, self.epoch)).permutation(len(self.pairs))
+@dataclass(frozen=True)
+class EpochBatches:
+    """The batches of one epoch."""
 
-    def draws(self) -> np.ndarray | None:
-        """Every pair's draw in the next epoch, where crops are random."""
-        if self.crop not in RANDOM_CROPS or self.pairs.features is not None:
-            return None
-        return draws(self.crop, len(self.pairs), (self.seed, self.epoch, 1))
+    batches: Batches
+    number: int
+    order: np.ndarray  # caption numbers, batch after batch
+    draws: np.ndarray | None  # every pair's draw, where crops are random
+    dropout: WordDropout | None
 
-    def dropout(self) -> WordDropout | None:
-        """Which words the next epoch leaves out, where it does."""
-        if self.word_dropout == 0:
-            return None
-        seeds = (self.seed, self.epoch, 2)
-        return WordDropout.of_epoch(self.word_dropout, self.pairs.unknown_word, seeds)
+    def __iter__(self) -> Iterator[Batch]:
+        size = self.batches.size
+        numbers = np.split(self.order, range(size, len(self.order), size))
+        return made_ahead(numbers, self._batch, threads=AHEAD)
+
+    def _batch(self, numbers: np.ndarray) -> Batch:
+        batches = self.batches
+        batch = batches.pairs.batch(numbers, batches.crop, self.draws, batches.share)
+        if self.dropout is None:
+            return batch
+        own = torch.from_numpy(numbers[batches.share(len(numbers))])
+        return replace(batch, words=self.dropout(batch.words, batch.lengths, own))
 
 
 def _cut_by_length(lengths: np.ndarray, size: int) -> Iterator[slice]:

@@ -9,7 +9,7 @@ from torch import nn
 
 from vsepp.encoders.plain_pickle import reading
 from vsepp.encoders.torch_pickle import read_torch_file
-from vsepp.training.average import RunningAverage
+from vsepp.training.optimizer import AveragedWeights
 
 
 def save_state(
@@ -17,7 +17,7 @@ def save_state(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     facts: dict[str, Any],
-    average: RunningAverage | None = None,
+    average: AveragedWeights | None = None,
 ) -> None:
     """Weights and their average, the optimiser's moments, the generators, and plain facts."""
     # differs from the release: its checkpoints go on with the weights alone
@@ -51,7 +51,7 @@ def put_back(
     content: dict[str, Any],
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    average: RunningAverage | None = None,
+    average: AveragedWeights | None = None,
 ) -> dict[str, Any]:
     """Put everything back to where it was; returns the facts."""
     model.load_state_dict(content["model"])
