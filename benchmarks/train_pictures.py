@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 from vsepp.data.captioned import CaptionedImage
-from vsepp.devices import prepare
+from vsepp.devices import computing_in, prepare
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges
@@ -107,21 +107,22 @@ def cutting(near: Pairs) -> dict[str, Any]:
 def net_alone(finetune: bool) -> Walk:
     """On pixels that are there, and no loss: the frozen net on 512 at a time, as ours."""
     encoder = model(finetune).image_encoder.train()
-    encoder.learn_quickly("bf16")
+    encoder.use_fast_training()
     count = BATCH if finetune else (512 if GPU else BATCH)
     pixels = torch.randint(0, 256, (count, 3, SIZE, SIZE), dtype=torch.uint8, device=DEVICE)
     pixels = pixels.to(memory_format=torch.channels_last)
     while True:
-        features = encoder.features(pixels)
-        if finetune:
-            features.sum().backward()
-            encoder.zero_grad(set_to_none=True)
+        with computing_in("bf16"):
+            features = encoder.features(pixels)
+            if finetune:
+                features.sum().backward()
+                encoder.zero_grad(set_to_none=True)
         yield count
 
 
 def ours(pairs: Pairs, finetune: bool) -> Walk:
     learner = model(finetune)
-    learner.image_encoder.learn_quickly("bf16")
+    learner.image_encoder.use_fast_training()
     batches = pairs.batches(BATCH, "random_resized")
     events = steps_and_epochs(learner, batches, PHASES)
     return (event.num_pairs for event in events if isinstance(event, Step))

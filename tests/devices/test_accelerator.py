@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from vsepp.devices import CudaGraphs, SideStream, full_precision, half_precision, products_in
+from vsepp.devices import CudaGraphs, SideStream, autocast, computing_in, full_precision
 
 CPU = torch.device("cpu")
 needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -20,7 +20,7 @@ def precisions():
 
 def test_precision_is_put_back_whatever_happens():
     before = precisions()
-    with pytest.raises(ValueError, match="on purpose"), products_in("tf32"):
+    with pytest.raises(ValueError, match="on purpose"), computing_in("tf32"):
         assert precisions() == (True, True)
         with full_precision():
             assert precisions() == (False, False)
@@ -33,18 +33,32 @@ def test_precision_is_put_back_whatever_happens():
     [("float64", False), ("float32", False), ("tf32", True), ("bf16", True)],
 )
 def test_tf32_is_allowed_where_no_more_is_asked_for(precision, allowed):
-    with products_in(precision):
+    with computing_in(precision):
         assert precisions() == (allowed, allowed)
 
 
-def test_half_precision_that_is_not_wanted_leaves_a_callers_autocast_alone():
+@pytest.mark.parametrize(("precision", "is_on_gpu"), [("bf16", False), ("tf32", True)])
+def test_autocast_elsewhere_leaves_a_callers_autocast_alone(precision, is_on_gpu):
+    inputs = SimpleNamespace(is_cuda=is_on_gpu)
     torch.set_autocast_enabled("cuda", True)  # as torch.autocast does where there is a GPU
     try:
-        with half_precision(False):
+        with computing_in(precision), autocast(inputs):
             assert torch.is_autocast_enabled("cuda")
     finally:
         torch.set_autocast_enabled("cuda", False)
-    with half_precision(False):
+    with computing_in(precision), autocast(inputs):
+        assert not torch.is_autocast_enabled("cuda")
+
+
+@needs_a_gpu
+def test_autocast_on_a_gpu_is_on_inside_bf16_alone():
+    inputs = torch.zeros(1, device="cuda")
+    for precision in ("float32", "tf32", "bf16"):
+        with computing_in(precision), autocast(inputs):
+            assert torch.is_autocast_enabled("cuda") == (precision == "bf16")
+        with computing_in(precision), autocast(inputs, is_wanted=False):
+            assert not torch.is_autocast_enabled("cuda")
+    with autocast(inputs):  # nothing was asked for
         assert not torch.is_autocast_enabled("cuda")
 
 

@@ -28,11 +28,11 @@ GLUON = {
         [F, I32, I32, I32, I32, B] + 5 * [SIZE],
         {"CAPTIONS": 128, "COLUMNS": 512},
     ),
-    ("recurrence", "walk_forward"): (
+    ("recurrence", "gru_forward"): (
         [B, B, F, F, I32, I32, B, B, F, I32, SIZE, SIZE],
         {"HIDDEN": 1024},
     ),
-    ("recurrence", "walk_backward"): (
+    ("recurrence", "gru_backward"): (
         [F, B, I32, I32, B, B, B, F, I32, SIZE, SIZE],
         {"HIDDEN": 1024},
     ),

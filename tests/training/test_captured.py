@@ -13,8 +13,7 @@ from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.backbones import backbone
-from vsepp.encoders.image import ImageEncoder
-from vsepp.encoders.joint import JointEmbedding
+from vsepp.encoders.joint import ImageEncoder, JointEmbedding
 from vsepp.equations.losses import k_hardest_hinges, max_of_hinges, sum_of_hinges
 from vsepp.loading.batches import Pairs
 from vsepp.training.captured import CropInputs
@@ -358,7 +357,7 @@ def test_a_gpu_follows_the_plain_loss_curve_from_pictures(world, finetune, compi
         torch.manual_seed(0)
         model = JointEmbedding.build(plan, finetune=finetune).to(device)
         if walk is captured:
-            model.image_encoder.learn_quickly("bf16", compiled)
+            model.image_encoder.use_fast_training(compiled)
         events = walk(model, part.batches(64, "random_resized"), [Phase(6, 1e-3, sum_of_hinges)])
         losses.append([event.loss for event in events if isinstance(event, Epoch)])
     assert losses[1] == pytest.approx(losses[0], rel=3e-2)

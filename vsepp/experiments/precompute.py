@@ -14,7 +14,7 @@ from vsepp.data.captioned import CaptionedImage, CaptionedImages, is_plain_name
 from vsepp.data.features import ORIGIN
 from vsepp.data.pictures import View
 from vsepp.data.troubles import shortened
-from vsepp.devices import best_device, pictures_at_once, prepare
+from vsepp.devices import best_device, inference_batch_size, prepare
 from vsepp.encoders.backbones import Backbone, backbone, fingerprint
 from vsepp.errors import WrongRequest
 from vsepp.experiments.fingerprint import content_of_items
@@ -117,7 +117,7 @@ def _write_split(
         bar = progress.add_task(stem, total=len(items))
         done = 0
         device = net.mean.device
-        for images in DecodedPictures(items, view, memory=0).batches(pictures_at_once(device)):
+        for images in DecodedPictures(items, view, memory=0).batches(inference_batch_size(device)):
             rows[done : done + len(images)] = net(images.to(device)).float().cpu().numpy()
             done += len(images)
             progress.update(bar, completed=done)

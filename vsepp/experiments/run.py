@@ -15,9 +15,9 @@ from vsepp.devices import (
     OthersGone,
     Processes,
     best_device,
+    computing_in,
     join,
     prepare,
-    products_in,
 )
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.retrieval import embed
@@ -48,7 +48,7 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
         return processes.as_first(lambda: solve(recipe, data, into))
     device = best_device()
     prepare(device)
-    with products_in(recipe.precision):  # features, training and validation alike
+    with computing_in(recipe.precision):  # features, training and validation alike
         return _train(recipe, data, into, resume, device, processes)
 
 

@@ -8,7 +8,7 @@ import torch
 from vsepp.data.captioned import CaptionedImage, CaptionedImages
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
-from vsepp.devices import ALONE, Processes, free_memory, pictures_at_once
+from vsepp.devices import ALONE, Processes, free_memory, inference_batch_size
 from vsepp.encoders.architecture import FEATURES, Architecture, Design
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
@@ -68,7 +68,7 @@ def set_up(
     if recipe.precision != "float64":
         # Batch norms that wait for other processes cannot be compiled.
         compiled = recipe.compiled and processes.number == 1
-        model.image_encoder.learn_quickly(recipe.precision, compiled)
+        model.image_encoder.use_fast_training(compiled)
     return Setup(model, vocabulary, architecture, learned, validation)
 
 
@@ -185,6 +185,6 @@ def with_features(model: JointEmbedding, pairs: Pairs, processes: Processes = AL
         return pairs
     device = next(model.parameters()).device
     model.eval()
-    batches = pairs.image_batches(pictures_at_once(device), processes.share)
+    batches = pairs.image_batches(inference_batch_size(device), processes.share)
     features = torch.cat([model.image_encoder.features(batch.to(device)) for batch in batches])
     return pairs.with_features(processes.gathered(features, len(pairs.items)))

@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from vsepp.encoders.caption import CaptionEncoder
+from vsepp.encoders.caption import GRUEncoder
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 from vsepp.snapshots.snapshot import Snapshot
@@ -51,7 +51,7 @@ def _check(snapshot: Snapshot, dim: int) -> None:
     if not 0 < dim <= plan.dim:
         raise WrongRequest(f"The space has {plan.dim} dimensions: keep 1 to {plan.dim}, not {dim}.")
     turnable = plan.similarity == "inner_product" and plan.normalize_images and not plan.absolute
-    if not turnable or not isinstance(snapshot.model.caption_encoder, CaptionEncoder):
+    if not turnable or not isinstance(snapshot.model.caption_encoder, GRUEncoder):
         raise WrongRequest(
             "Only models of unit vectors and inner products, with a GRU for captions, can be "
             f"shortened: others depend on their axes or lengths (this one uses {plan.similarity})."

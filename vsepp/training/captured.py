@@ -18,13 +18,11 @@ import torch
 from torch import Tensor
 
 from vsepp.data.ahead import AHEAD, made_ahead
-from vsepp.devices import CudaGraphs, Precision, SideStream, pictures_at_once, products_in
-from vsepp.encoders.image import ImageEncoder
-from vsepp.encoders.joint import JointEmbedding
+from vsepp.devices import CudaGraphs, Precision, SideStream, computing_in, inference_batch_size
+from vsepp.encoders.joint import ImageEncoder, JointEmbedding
 from vsepp.kernels import power_of_two
 from vsepp.loading.batches import Batches, EpochBatches
 from vsepp.loading.gallery import Gallery
-from vsepp.training.fast_captions import captions_for
 from vsepp.training.loop import EpochRates, Objective
 from vsepp.training.optimizer import Updater, rate_on_device, set_rate
 
@@ -47,9 +45,9 @@ class CapturedStepper:
         batches_per_step: int | None = None,
     ) -> None:
         self.model, self.updater, self.precision = model, updater, precision
-        self.captions = captions_for(model.caption_encoder, device, precision, batches.size)
+        self.captions = model.caption_encoder.sorted_path(batches.size, precision)
         trains_net = model.image_encoder.finetune and batches.pairs.features is None
-        self.per_step = batches_per_step or (1 if trains_net else self.captions.batches_per_step)
+        self.per_step = batches_per_step or (1 if trains_net else self.captions.batches_per_graph)
         self.pairs = PairsOnDevice(batches, self.per_step, device)
         self.images = images_for(model.image_encoder, batches, self.per_step, device)
         self.batch = torch.zeros(1, dtype=torch.long, device=device)  # the number of the next one
@@ -76,7 +74,7 @@ class CapturedStepper:
         counts = [shape[0] * shape[2] for shape in shapes]
         filled, first = self.images.fill(epoch, counts), 0
         for shape, num_pairs in zip(shapes, counts, strict=True):
-            with products_in(self.precision):
+            with computing_in(self.precision):
                 next(filled)
                 with self.stream.after_caller():
                     self.pairs.lay_out_words(first, shape)
@@ -97,7 +95,7 @@ class CapturedStepper:
         """Every few batches in a row; the one with the most words decides about their padded size."""
         shapes = []
         for part in lengths:
-            sizes = self.captions.rooms(part)
+            sizes = self.captions.padded_sizes(part)
             for start in range(0, len(sizes), self.per_step):
                 end = start + self.per_step
                 width = power_of_two(max(LEAST_WIDTH, int(part[start:end].max())))
@@ -114,12 +112,12 @@ class CapturedStepper:
         pairs, batch, num_pairs = self.pairs, self.batch, len(words)
         lengths = pairs.lengths.index_select(0, batch)[0, :num_pairs]
         rates = self.rates if self.is_constant else self.rates.index_select(0, batch)
-        begun = self.captions.begin(words, lengths, padded_size)
+        projected = self.captions.project(words, lengths, padded_size)
         with self.image_stream.after_caller():  # beside the recurrence of the captions
             image_ids = pairs.images.index_select(0, batch)[0, :num_pairs]
             images = self.model.embed_images(self.images.take(batch, image_ids))
             batch += 1
-        captions = self.captions.finish(begun)
+        captions = self.captions.encode(projected)
         self.image_stream.join()
         scores = self.objective.scores(images, captions, self.model.similarity)
         self.updater.optimizer.zero_grad(set_to_none=True)
@@ -275,5 +273,5 @@ class CropInputs:
 
     @torch.no_grad()
     def _features(self, crops: Tensor) -> Tensor:
-        parts = crops.split(CROPS_ON_GPU if crops.is_cuda else pictures_at_once(crops.device))
+        parts = crops.split(CROPS_ON_GPU if crops.is_cuda else inference_batch_size(crops.device))
         return torch.cat([self.encoder.features(part) for part in parts]).float()

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from vsepp.encoders.caption import BagOfWords
-from vsepp.encoders.image import ImageEncoder, normalized
-from vsepp.encoders.joint import JointEmbedding
+from vsepp.encoders.joint import ImageEncoder, JointEmbedding
 from vsepp.equations.correlation import canonical_maps
+from vsepp.equations.similarity import normalize
 from vsepp.errors import WrongRequest
 from vsepp.loading.batches import Pairs
 
@@ -49,7 +49,7 @@ def _moments(
     owners = torch.from_numpy(pairs.image_of_caption)
     for numbers, words, lengths in pairs.caption_batches(PAIRS_AT_ONCE):
         x = pairs.features[owners[numbers].to(pairs.features.device)].cpu()
-        x = (normalized(x.float()) if encoder.normalize_features else x).double()
+        x = (normalize(x.float()) if encoder.normalize_features else x).double()
         y = _bags(words, lengths, num_words)
         x_sum += x.sum(0)
         y_sum += y.sum(0)

@@ -9,9 +9,9 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from vsepp.encoders.image import EPSILON
 from vsepp.encoders.joint import Similarity
 from vsepp.equations.losses import Loss
+from vsepp.equations.similarity import normalize
 from vsepp.errors import WrongRequest
 from vsepp.kernels import fused_loss
 
@@ -109,7 +109,7 @@ def truncate(vectors: Tensor, width: int) -> Tensor:
     """The first numbers of each vector, scaled to its whole length: a space within the space."""
     # vectors (M, D) -> (M, width)
     lengths = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-    front: Tensor = nn.functional.normalize(vectors[:, :width], dim=-1, eps=EPSILON) * lengths
+    front: Tensor = normalize(vectors[:, :width]) * lengths
     return front
 
 

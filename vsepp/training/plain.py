@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vsepp.devices import ALONE, Precision, Processes, products_in
+from vsepp.devices import ALONE, Precision, Processes, computing_in
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.loading.batches import Batch, Batches
 from vsepp.training.loop import EpochRates, Objective
@@ -52,7 +52,7 @@ class PlainStepper:
         for place, batch in enumerate(self._batches(number)):
             if not rates.are_constant:
                 set_rate(self.updater.optimizer, rates.at(self._share_done(place, num_pairs)))
-            with products_in(self.precision):
+            with computing_in(self.precision):
                 self.updater.optimizer.zero_grad(set_to_none=True)
                 with self.all_reduce.during_backward():
                     loss = self.backward(batch, objective)
