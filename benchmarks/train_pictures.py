@@ -34,6 +34,7 @@ from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges
 from vsepp.loading.batches import Pairs
+from vsepp.loading.pictures_on_device import PicturesOnDevice
 from vsepp.training.loop import Phase, Step
 from vsepp.training.optimizer import trained_parameters
 from vsepp.training.trainer import steps_and_epochs
@@ -52,7 +53,7 @@ def main() -> None:
         pairs, vocabulary = photos(Path(folder))
         measured: dict[str, Any] = {"net": NET, "batch": BATCH, "photos": PHOTOS}
         started = time.perf_counter()
-        near = pairs.with_pictures_on(DEVICE)
+        near = pairs.with_images(PicturesOnDevice.of(pairs.items, plan().view, DEVICE))
         wait()
         measured["seconds_to_decode"] = round(time.perf_counter() - started, 2)
         measured["cut_1024_ms"] = cutting(near)
@@ -99,8 +100,9 @@ def model(finetune: bool) -> JointEmbedding:
 
 def cutting(near: Pairs) -> dict[str, Any]:
     batches = near.batches(BATCH, "random_resized")
-    order, drawn = batches.order()[:1024], batches.draws()
-    times = [seconds(lambda: near.crops(order, "random_resized", drawn)) for _ in range(6)]
+    epoch = batches.epoch(0)
+    first = [epoch.order[:1024]]
+    times = [seconds(lambda: next(epoch.image_groups(first, 8))) for _ in range(6)]
     return summary(times[1:], 1e-3, 2)
 
 

@@ -190,7 +190,7 @@ def _evaluation(processes):
     ):
         alone, shared = embed(model, pairs), embed(model, pairs, processes)
         apart[f"vectors, {name}"] = _apart(alone, shared)
-        features = [with_features(model, pairs, who).features for who in (ALONE, processes)]
+        features = [with_features(model, pairs, who).images.rows for who in (ALONE, processes)]
         apart[f"features, {name}"] = _apart(*([tensor] for tensor in features))
         same = evaluate(model, pairs) == evaluate(model, pairs, processes=processes)
         apart[f"recalls, {name}"] = float(not same)

@@ -16,6 +16,7 @@ from vsepp.encoders.backbones import backbone
 from vsepp.encoders.joint import ImageEncoder, JointEmbedding
 from vsepp.equations.losses import k_hardest_hinges, max_of_hinges, sum_of_hinges
 from vsepp.loading.batches import Pairs
+from vsepp.loading.pictures_on_device import PicturesOnDevice
 from vsepp.training.captured import CropInputs
 from vsepp.training.loop import Epoch, Phase, Step
 from vsepp.training.optimizer import AveragedWeights, adam
@@ -48,7 +49,11 @@ def assert_same_walk(pairs, phases=CURRICULUM, design=None, seed=3, word_dropout
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
-# ---- the same walk
+def on_device(pairs, device):
+    return pairs.with_images(PicturesOnDevice.of(pairs.items, pairs.images.view, device))
+
+
+# ---- the same steps
 
 
 def test_it_is_the_plain_loop(pairs):
@@ -92,7 +97,7 @@ def test_every_loss_walks_alike(pairs, loss, masked):
 
 
 def test_features_may_be_stored_in_half_precision(pairs):
-    assert_same_walk(pairs.with_features(pairs.features.half()))
+    assert_same_walk(pairs.with_features(pairs.images.rows.half()))
 
 
 def test_it_is_the_walk_of_another_optimiser_too(pairs):
@@ -232,7 +237,7 @@ def test_pictures_walk_as_in_the_plain_loop(world, finetune, crop, per_step):
     for walk, part in (
         (plain, pairs),
         (quickly, pairs),
-        (quickly, pairs.with_pictures_on(torch.device("cpu"))),
+        (quickly, on_device(pairs, CPU)),
     ):
         torch.manual_seed(0)
         model = JointEmbedding.build(plan, finetune=finetune)
@@ -251,8 +256,8 @@ def test_many_cores_do_not_begin_many_groups_of_batches(
 ):
     monkeypatch.setattr("vsepp.data.ahead.num_threads", lambda: 64)
     pairs = Pairs(world.items, Vocabulary.learn(["a"]), View(64, 64))
-    begun, crops = [], pairs.crops
-    monkeypatch.setattr(pairs, "crops", lambda *args: begun.append(1) or crops(*args))
+    begun, take = [], pairs.images.take
+    monkeypatch.setattr(pairs.images, "take", lambda *args: begun.append(1) or take(*args))
     learns = SimpleNamespace(finetune=True)
     inputs = CropInputs(learns, pairs.batches(4), per_step, CPU)
     counts = [4 * per_step] * (len(pairs) // (4 * per_step))
@@ -269,7 +274,7 @@ def test_pixels_keep_the_layout_that_the_crops_come_in(monkeypatch):
     batches = pairs_with_features().batches(8)
     inputs = CropInputs(ImageEncoder(backbone("small"), 4, finetune=True), batches, 2, CPU)
     pixels = torch.randint(256, (16, 5, 5, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
-    monkeypatch.setattr(inputs, "_crops", lambda epoch, groups: iter([pixels]))
+    monkeypatch.setattr(batches.pairs.images, "stream", lambda *args: iter([pixels]))
     next(inputs.fill(replace(batches.epoch(0), order=np.arange(16)), [16]))
     second = inputs.take(torch.tensor([1]), torch.arange(8))
     assert torch.equal(second, pixels[8:])
@@ -353,7 +358,7 @@ def test_a_gpu_follows_the_plain_loss_curve_from_pictures(world, finetune, compi
     plan = Architecture(num_words=len(vocabulary), dim=64, word_dim=32, size=48, resize=64)
     pairs, device = Pairs(items, vocabulary, plan.view), torch.device("cuda")
     losses = []
-    for walk, part in ((plain, pairs), (captured, pairs.with_pictures_on(device))):
+    for walk, part in ((plain, pairs), (captured, on_device(pairs, device))):
         torch.manual_seed(0)
         model = JointEmbedding.build(plan, finetune=finetune).to(device)
         if walk is captured:

@@ -50,9 +50,12 @@ def is_gpu(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
-def inference_batch_size(device: torch.device) -> int:
-    """Images per forward pass without gradients; on a CPU, few enough for malloc to keep their memory."""
-    return 128 if is_gpu(device) else 32
+def inference_batch_size(device: torch.device, is_fixed_size: bool = False) -> int:
+    """Images per forward pass without gradients; on a CPU, few enough for malloc to keep their memory.
+
+    A GPU takes more of them where every pass has the same shape.
+    """
+    return (512 if is_fixed_size else 128) if is_gpu(device) else 32
 
 
 def free_memory(device: torch.device) -> int:

@@ -19,7 +19,7 @@ from vsepp.encoders.backbones import Backbone, backbone, fingerprint
 from vsepp.errors import WrongRequest
 from vsepp.experiments.fingerprint import content_of_items
 from vsepp.experiments.opening import UseKeys
-from vsepp.loading.decoded import DecodedPictures
+from vsepp.loading.images import PicturesInMemory
 
 ON_DISK = {"val": "dev"}  # what the release calls the split
 
@@ -117,7 +117,9 @@ def _write_split(
         bar = progress.add_task(stem, total=len(items))
         done = 0
         device = net.mean.device
-        for images in DecodedPictures(items, view, memory=0).batches(inference_batch_size(device)):
+        for images in PicturesInMemory(items, view, memory=0).in_order(
+            inference_batch_size(device)
+        ):
             rows[done : done + len(images)] = net(images.to(device)).float().cpu().numpy()
             done += len(images)
             progress.update(bar, completed=done)

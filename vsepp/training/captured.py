@@ -17,19 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vsepp.data.ahead import AHEAD, made_ahead
 from vsepp.devices import CudaGraphs, Precision, SideStream, computing_in, inference_batch_size
 from vsepp.encoders.joint import ImageEncoder, JointEmbedding
 from vsepp.kernels import power_of_two
 from vsepp.loading.batches import Batches, EpochBatches
-from vsepp.loading.gallery import Gallery
 from vsepp.training.loop import EpochRates, Objective
 from vsepp.training.optimizer import Updater, rate_on_device, set_rate
 
 # Pairs of a batch, padded size of its captions, how many such batches in a row, columns of their words
 Shape = tuple[int, int, int, int]
 LEAST_WIDTH = 64  # columns: most captions are shorter, and few widths mean few graphs
-CROPS_ON_GPU = 512  # that a frozen net is given at once
 
 
 class CapturedStepper:
@@ -46,8 +43,8 @@ class CapturedStepper:
     ) -> None:
         self.model, self.updater, self.precision = model, updater, precision
         self.captions = model.caption_encoder.sorted_path(batches.size, precision)
-        trains_net = model.image_encoder.finetune and batches.pairs.features is None
-        self.per_step = batches_per_step or (1 if trains_net else self.captions.batches_per_graph)
+        many = 1 if trains_net(model, batches) else self.captions.batches_per_graph
+        self.per_step = batches_per_step or many
         self.pairs = PairsOnDevice(batches, self.per_step, device)
         self.images = images_for(model.image_encoder, batches, self.per_step, device)
         self.batch = torch.zeros(1, dtype=torch.long, device=device)  # the number of the next one
@@ -134,6 +131,10 @@ class CapturedStepper:
             self.updater.step()
 
 
+def trains_net(model: JointEmbedding, batches: Batches) -> bool:
+    return model.image_encoder.finetune and not batches.pairs.images.are_features
+
+
 class PairsOnDevice:
     """The captions of all pairs on the device, and the batches of the running epoch as rows of tables."""
 
@@ -216,8 +217,9 @@ class ImageInputs(Protocol):
 def images_for(
     encoder: ImageEncoder, batches: Batches, per_step: int, device: torch.device
 ) -> ImageInputs:
-    if batches.pairs.features is not None:
-        return FeatureInputs(batches.pairs.features.to(device))
+    table = batches.pairs.images.table_on(device)
+    if table is not None:
+        return FeatureInputs(table)
     return CropInputs(encoder, batches, per_step, device)
 
 
@@ -248,7 +250,8 @@ class CropInputs:
         self.table: Tensor | None = None
 
     def fill(self, epoch: EpochBatches, counts: Sequence[int]) -> Iterator[None]:
-        for crops in self._crops(epoch, np.split(epoch.order, np.cumsum(counts)[:-1])):
+        groups = np.split(epoch.order, np.cumsum(counts)[:-1])
+        for crops in epoch.image_groups(groups, self.per_step):
             crops = crops.to(self.device, non_blocking=True)
             rows = crops if self.encoder.finetune else self._features(crops)
             if self.table is None:
@@ -263,15 +266,7 @@ class CropInputs:
         first = torch.where(batch < self.whole, batch % self.per_step, 0) * self.size
         return self.table[first + self.places[: len(images)]]
 
-    def _crops(self, epoch: EpochBatches, groups: list[np.ndarray]) -> Iterator[Tensor]:
-        """Cut on the device where the pictures are there, else ahead of time in threads."""
-        pairs, crop, drawn = self.batches.pairs, self.batches.crop, epoch.draws
-        if isinstance(pairs.pictures, Gallery):
-            return (pairs.crops(numbers, crop, drawn) for numbers in groups)
-        ahead = max(1, AHEAD // self.per_step)  # a group may hold several batches
-        return made_ahead(groups, lambda group: pairs.crops(group, crop, drawn), ahead, ahead)
-
     @torch.no_grad()
     def _features(self, crops: Tensor) -> Tensor:
-        parts = crops.split(CROPS_ON_GPU if crops.is_cuda else inference_batch_size(crops.device))
+        parts = crops.split(inference_batch_size(crops.device, is_fixed_size=True))
         return torch.cat([self.encoder.features(part) for part in parts]).float()

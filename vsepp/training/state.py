@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from vsepp.devices import generator_states, restore_generators
 from vsepp.encoders.plain_pickle import reading
 from vsepp.encoders.torch_pickle import read_torch_file
 from vsepp.training.optimizer import AveragedWeights
@@ -24,8 +25,7 @@ def save_state(
     content = {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
-        "generator": torch.get_rng_state(),
-        "gpu_generators": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        **generator_states(),
         "average": average.weights if average else [],
         "facts": facts,
     }
@@ -59,9 +59,6 @@ def put_back(
     if average:
         for weight, before in zip(average.weights, content["average"], strict=True):
             weight.copy_(before)
-    torch.set_rng_state(content["generator"])
-    # The machine that goes on may have another number of GPUs.
-    for number, state in enumerate(content["gpu_generators"][: torch.cuda.device_count()]):
-        torch.cuda.set_rng_state(state, number)
+    restore_generators(content)
     facts: dict[str, Any] = content["facts"]
     return facts

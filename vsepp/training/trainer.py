@@ -6,11 +6,11 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from vsepp.devices import ALONE, Precision, Processes
+from vsepp.devices import ALONE, Precision, Processes, is_gpu
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 from vsepp.loading.batches import Batch, Batches
-from vsepp.training.captured import CapturedStepper
+from vsepp.training.captured import CapturedStepper, trains_net
 from vsepp.training.loop import Epoch, Objective, Phase, Reduction, Step, Stepper, training_events
 from vsepp.training.optimizer import AveragedWeights, Updater, adam, trained_parameters
 from vsepp.training.plain import PlainStepper
@@ -81,8 +81,7 @@ def fastest_stepper(
     """Captured for a model and batches of ours, unless a net is trained on a CPU: its time is the net's."""
     if not isinstance(model, JointEmbedding) or not isinstance(batches, Batches):
         return "plain"
-    trains_net = model.image_encoder.finetune and batches.pairs.features is None
-    return "plain" if trains_net and device.type == "cpu" else "captured"
+    return "plain" if trains_net(model, batches) and not is_gpu(device) else "captured"
 
 
 def _check(
