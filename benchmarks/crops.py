@@ -23,7 +23,7 @@ from torchvision import transforms
 
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.pictures import CropFrom, View, draws
-from vsepp.loading.decoded import DecodedPictures
+from vsepp.loading.images import PicturesInMemory
 
 PHOTOS, ROUNDS, MEMORY = 400, 7, 2**30
 
@@ -47,9 +47,9 @@ def main() -> None:
 
 def crops_of(files: list[Path], crop_from: CropFrom, memory: int) -> Callable[[], object]:
     items = [CaptionedImage(file.stem, file, ("a photo",), "train") for file in files]
-    pictures = DecodedPictures(items, View(crop_from=crop_from), memory)
+    pictures = PicturesInMemory(items, View(crop_from=crop_from), memory)
     drawn = draws("random_resized", len(files), (0,))
-    return lambda: pictures.random(np.arange(len(files)), "random_resized", drawn)
+    return lambda: pictures.take(np.arange(len(files)), "random_resized", drawn)
 
 
 def torchvisions(files: list[Path]) -> None:

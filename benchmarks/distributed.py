@@ -35,10 +35,9 @@ from vsepp.data.collections import open_data
 from vsepp.devices import ALONE, Processes, prepare
 from vsepp.equations.losses import max_of_hinges
 from vsepp.experiments.recipe import Recipe
-from vsepp.experiments.run import walk_for
 from vsepp.experiments.setup import set_up
-from vsepp.training import fast, loop
 from vsepp.training.loop import Phase, Step
+from vsepp.training.trainer import steps_and_epochs
 
 CPU, WORLD, RATE = torch.device("cpu"), "shapes:1200", 1e-4
 WINDOWS, QUIET, TRIES = 7, 0.03, 20  # others' share of all cores; turns tried for quiet windows
@@ -122,16 +121,14 @@ def from_pictures(case: Case, who: Processes) -> Iterator[Any]:
     setup = set_up(recipe, open_data(WORLD), CPU, who)
     batches = setup.learned.batches(case.batch, recipe.data.crop, share=who.share)
     phases = [Phase(1000, RATE, partial(max_of_hinges, margin=recipe.loss.margin))]
-    ways = {"mask_same_image": recipe.loss.mask_same_image}
-    return walk_for(recipe, setup, CPU, who)(setup.model, batches, phases, **ways)
+    masked = recipe.loss.mask_same_image
+    return steps_and_epochs(setup.model, batches, phases, mask_same_image=masked, processes=who)
 
 
 def from_features(case: Case, who: Processes) -> Iterator[Any]:
     pairs, _ = coco_like(600)
     batches, phases = pairs.batches(case.batch, share=who.share), [Phase(1000, RATE, max_of_hinges)]
-    if who.number == 1:
-        return fast.steps_and_epochs(model(), batches, phases)
-    return loop.steps_and_epochs(model(), batches, phases, processes=who)
+    return steps_and_epochs(model(), batches, phases, processes=who)
 
 
 def check_that_it_is_the_same_work(first: Step, who: Processes) -> None:

@@ -25,7 +25,7 @@ from timing import seconds, summary
 
 import vsepp
 from vsepp.encoders.joint import JointEmbedding
-from vsepp.loading.batches import padded
+from vsepp.loading.batches import pad
 from vsepp.search.embedder import IN_THE_BOX
 
 PHOTOS, CAPTIONS, ROUNDS, BATCH = 400, 2_000, 5, 32
@@ -109,7 +109,7 @@ def eager_texts(snapshot: vsepp.Snapshot, texts: list[str]) -> np.ndarray:
 
 def words_to_vectors(snapshot: vsepp.Snapshot, texts: list[str]) -> torch.Tensor:
     words = [np.array(ids) for ids in snapshot.vocabulary.encode(texts)]
-    return snapshot.model.embed_captions(*padded(words))
+    return snapshot.model.embed_captions(*pad(words))
 
 
 class PhotoModule(torch.nn.Module):
@@ -132,7 +132,7 @@ class PhotoModule(torch.nn.Module):
 class TextModule(PhotoModule):
     def tokenize(self, texts: list[str]) -> dict[str, Any]:
         words = [np.array(ids) for ids in self.snapshot.vocabulary.encode(texts)]
-        ids, lengths = padded(words)
+        ids, lengths = pad(words)
         return {"words": ids, "lengths": lengths}
 
     def forward(self, batch: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from torch import Tensor
 from vsepp.data.collections import open_data
 from vsepp.data.tokens import dimension_of, read_word_vectors
 from vsepp.evaluation.retrieval import embed_images
-from vsepp.loading.batches import Pairs, padded
+from vsepp.loading.batches import Pairs, pad
 from vsepp.search.embedder import IN_THE_BOX
 from vsepp.snapshots.snapshot import Snapshot
 from vsepp.snapshots.surgery import apply, linear_map
@@ -46,7 +46,7 @@ def embedded(snapshot: Snapshot, texts: list[str], table: Tensor) -> Tensor:
     snapshot.model.caption_encoder.words.weight.copy_(table)
     words = [np.array(ids) for ids in snapshot.vocabulary.encode(texts)]
     parts = [words[start : start + 256] for start in range(0, len(words), 256)]
-    return torch.cat([snapshot.model.embed_captions(*padded(part)) for part in parts])
+    return torch.cat([snapshot.model.embed_captions(*pad(part)) for part in parts])
 
 
 def recalls(captions: Tensor, images: Tensor, owners: list[int]) -> dict[str, float]:

@@ -3,7 +3,7 @@
     python benchmarks/large_batch.py      two minutes on an H200
 
 ResNet50, fine-tuned, with pictures of 224 px: batches of up to 512 pairs embedded at once, and of up to
-8,192 in chunks with cached gradients (`training/chunks.py`). Seconds, pictures a second and the peak of the
+8,192 in chunks that are embedded again in the backward pass (`training/plain.py`). Seconds, pictures a second and the peak of the
 device's memory for one step; and at 512, how far the two gradients are apart.
 """
 
@@ -21,8 +21,9 @@ from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges
 from vsepp.loading.batches import Batch
-from vsepp.training.chunks import backward_in_chunks
-from vsepp.training.gradients import backward
+from vsepp.training.loop import Objective
+from vsepp.training.optimizer import Updater, adam
+from vsepp.training.plain import PlainStepper
 
 CHUNK = 256
 
@@ -50,9 +51,9 @@ def batch_of(size: int) -> Batch:
 
 def step(model: JointEmbedding, batch: Batch, chunk: int | None) -> Tensor:
     model.zero_grad()
-    if chunk is None:
-        return backward(model, batch, max_of_hinges, "sum", False)
-    return backward_in_chunks(model, batch, max_of_hinges, "sum", False, chunk)
+    updater = Updater(model, adam(model), gradient_clip=0.0)
+    stepper = PlainStepper(model, [batch], updater, DEVICE, "tf32", chunk)
+    return stepper.backward(batch, Objective(max_of_hinges))
 
 
 def one_step(model: JointEmbedding, batch: Batch, chunk: int | None) -> dict[str, Any]:

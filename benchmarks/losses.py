@@ -18,8 +18,8 @@ from timing import DEVICE, summary, wait
 
 from vsepp.devices import prepare
 from vsepp.equations.losses import max_of_hinges, sum_of_hinges
-from vsepp.training import fast
 from vsepp.training.loop import Phase, Step
+from vsepp.training.trainer import steps_and_epochs
 
 BATCH, WINDOWS, STEPS = 128, 11, 200 if DEVICE.type == "cuda" else 6
 
@@ -48,7 +48,7 @@ def main() -> None:
 def steps_with(loss: Any) -> Iterator[Step]:
     pairs, _ = coco_like(600)
     phases = [Phase(1_000, 2e-4, loss)]
-    events = fast.steps_and_epochs(model().to(DEVICE), pairs.batches(BATCH), phases)
+    events = steps_and_epochs(model().to(DEVICE), pairs.batches(BATCH), phases)
     return (event for event in events if isinstance(event, Step))
 
 

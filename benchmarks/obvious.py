@@ -21,10 +21,9 @@ TotalLoss = Callable[[JointEmbedding, Batch], Tensor]  # the sum over all pairs
 
 class CaptionDataset(Dataset[Item]):
     def __init__(self, pairs: Pairs, vocabulary: Vocabulary) -> None:
-        assert pairs.features is not None
         self.captions = [caption for item in pairs.items for caption in item.captions]
         self.image_of_caption = pairs.image_of_caption.tolist()
-        self.features = pairs.features
+        self.features = torch.cat(list(pairs.image_batches(1024)))
         self.vocabulary = vocabulary
 
     def __len__(self) -> int:

@@ -22,8 +22,8 @@ from torch import Tensor
 from vsepp.devices import prepare
 from vsepp.equations import similarity
 from vsepp.equations.losses import max_of_hinges
-from vsepp.training import fast
 from vsepp.training.loop import Phase, Step
+from vsepp.training.trainer import steps_and_epochs
 
 GPU = DEVICE.type == "cuda"
 IMAGES, CAPTIONS, DIM = (5_000, 25_000, 1_024) if GPU else (500, 2_500, 1_024)
@@ -81,8 +81,7 @@ def training_steps(windows: int = 5, steps: int = 1_000) -> dict[str, Any]:
     phases = [Phase(1_000, 2e-4, max_of_hinges)]
     names = "inner_product", "order_similarity", "order_similarity_rooted"
     walks = {
-        name: fast.steps_and_epochs(model(name).to(DEVICE), pairs.batches(128), phases)
-        for name in names
+        name: steps_and_epochs(model(name).to(DEVICE), pairs.batches(128), phases) for name in names
     }
     times: dict[str, list[float]] = {name: [] for name in names}
     for window in range(-1, windows):

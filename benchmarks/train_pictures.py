@@ -29,13 +29,15 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 from vsepp.data.captioned import CaptionedImage
-from vsepp.devices import prepare
+from vsepp.devices import computing_in, prepare
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges
 from vsepp.loading.batches import Pairs
-from vsepp.training import fast, loop
+from vsepp.loading.pictures_on_device import PicturesOnDevice
 from vsepp.training.loop import Phase, Step
+from vsepp.training.optimizer import trained_parameters
+from vsepp.training.trainer import steps_and_epochs
 
 GPU = DEVICE.type == "cuda"
 BATCH, WINDOWS, RATE = 128, 5, 2e-5
@@ -51,7 +53,7 @@ def main() -> None:
         pairs, vocabulary = photos(Path(folder))
         measured: dict[str, Any] = {"net": NET, "batch": BATCH, "photos": PHOTOS}
         started = time.perf_counter()
-        near = pairs.with_pictures_on(DEVICE)
+        near = pairs.with_images(PicturesOnDevice.of(pairs.items, plan().view, DEVICE))
         wait()
         measured["seconds_to_decode"] = round(time.perf_counter() - started, 2)
         measured["cut_1024_ms"] = cutting(near)
@@ -98,32 +100,33 @@ def model(finetune: bool) -> JointEmbedding:
 
 def cutting(near: Pairs) -> dict[str, Any]:
     batches = near.batches(BATCH, "random_resized")
-    order, drawn = batches.order()[:1024], batches.draws()
-    times = [seconds(lambda: near.crops(order, "random_resized", drawn)) for _ in range(6)]
+    epoch = batches.epoch(0)
+    first = [epoch.order[:1024]]
+    times = [seconds(lambda: next(epoch.image_groups(first, 8))) for _ in range(6)]
     return summary(times[1:], 1e-3, 2)
 
 
 def net_alone(finetune: bool) -> Walk:
     """On pixels that are there, and no loss: the frozen net on 512 at a time, as ours."""
     encoder = model(finetune).image_encoder.train()
-    encoder.learn_quickly("bf16")
+    encoder.use_fast_training()
     count = BATCH if finetune else (512 if GPU else BATCH)
     pixels = torch.randint(0, 256, (count, 3, SIZE, SIZE), dtype=torch.uint8, device=DEVICE)
     pixels = pixels.to(memory_format=torch.channels_last)
     while True:
-        features = encoder.features(pixels)
-        if finetune:
-            features.sum().backward()
-            encoder.zero_grad(set_to_none=True)
+        with computing_in("bf16"):
+            features = encoder.features(pixels)
+            if finetune:
+                features.sum().backward()
+                encoder.zero_grad(set_to_none=True)
         yield count
 
 
 def ours(pairs: Pairs, finetune: bool) -> Walk:
     learner = model(finetune)
-    learner.image_encoder.learn_quickly("bf16")
+    learner.image_encoder.use_fast_training()
     batches = pairs.batches(BATCH, "random_resized")
-    walk = loop if finetune and not GPU else fast  # as `vsepp train` does
-    events = walk.steps_and_epochs(learner, batches, PHASES)
+    events = steps_and_epochs(learner, batches, PHASES)
     return (event.num_pairs for event in events if isinstance(event, Step))
 
 
@@ -152,7 +155,7 @@ class PictureDataset(Dataset[tuple[Tensor, list[int], int]]):
 
 def obvious(pairs: Pairs, vocabulary: Any, finetune: bool) -> Walk:
     learner = model(finetune).train()
-    trained = loop.trained_parameters(learner)
+    trained = trained_parameters(learner)
     optimizer = torch.optim.Adam(trained, lr=RATE)
     loader = DataLoader(
         PictureDataset(pairs, vocabulary),

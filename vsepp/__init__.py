@@ -38,7 +38,7 @@ _HOMES = {
     "ranks": "vsepp.equations.ranking",
     "reproduce": "vsepp.experiments.reproduce",
     "sum_of_hinges": "vsepp.equations.losses",
-    "train": "vsepp.training.loop",
+    "train": "vsepp.training.trainer",
 }
 
 __all__ = list(_HOMES)
@@ -60,7 +60,8 @@ if TYPE_CHECKING:
     from vsepp.search.embedder import Embedder, load
     from vsepp.search.index import Hit
     from vsepp.snapshots.snapshot import Snapshot
-    from vsepp.training.loop import Epoch, Phase, train
+    from vsepp.training.loop import Epoch, Phase
+    from vsepp.training.trainer import train
 
 
 def __getattr__(name: str) -> Any:

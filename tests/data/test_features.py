@@ -48,7 +48,7 @@ def test_batches_hold_the_features_of_their_pictures(folder):
     batch = next(iter(pairs.batches(16)))
     expected = torch.from_numpy(np.load(folder / "train_ims.npy"))[batch.image_ids]
     assert torch.equal(batch.images, expected)
-    assert torch.equal(torch.cat(list(pairs.image_batches(3))), pairs.features)
+    assert torch.equal(torch.cat(list(pairs.image_batches(3))), pairs.images.rows.float())
 
 
 def test_half_precision_is_read_as_single(folder):

@@ -76,7 +76,7 @@ def test_a_budget_is_shared_and_comes_back():
 
 def test_nothing_is_asked_on_import():
     script = (
-        "import os, sys; del os.sysconf; import vsepp.loading.decoded, vsepp.data.resources as r; "
+        "import os, sys; del os.sysconf; import vsepp.loading.images, vsepp.data.resources as r; "
         "assert r.picture_budget.cache_info().currsize == 0"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

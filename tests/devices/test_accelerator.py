@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from vsepp.devices import Lane, Replayed, full_precision, half_precision, products_in
+from vsepp.devices import CudaGraphs, SideStream, autocast, computing_in, full_precision
 
 CPU = torch.device("cpu")
 needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -20,7 +20,7 @@ def precisions():
 
 def test_precision_is_put_back_whatever_happens():
     before = precisions()
-    with pytest.raises(ValueError, match="on purpose"), products_in("tf32"):
+    with pytest.raises(ValueError, match="on purpose"), computing_in("tf32"):
         assert precisions() == (True, True)
         with full_precision():
             assert precisions() == (False, False)
@@ -33,41 +33,54 @@ def test_precision_is_put_back_whatever_happens():
     [("float64", False), ("float32", False), ("tf32", True), ("bf16", True)],
 )
 def test_tf32_is_allowed_where_no_more_is_asked_for(precision, allowed):
-    with products_in(precision):
+    with computing_in(precision):
         assert precisions() == (allowed, allowed)
 
 
-def test_half_precision_that_is_not_wanted_leaves_a_callers_autocast_alone():
+@pytest.mark.parametrize(("precision", "is_on_gpu"), [("bf16", False), ("tf32", True)])
+def test_autocast_elsewhere_leaves_a_callers_autocast_alone(precision, is_on_gpu):
+    inputs = SimpleNamespace(is_cuda=is_on_gpu)
     torch.set_autocast_enabled("cuda", True)  # as torch.autocast does where there is a GPU
     try:
-        with half_precision(False):
+        with computing_in(precision), autocast(inputs):
             assert torch.is_autocast_enabled("cuda")
     finally:
         torch.set_autocast_enabled("cuda", False)
-    with half_precision(False):
+    with computing_in(precision), autocast(inputs):
         assert not torch.is_autocast_enabled("cuda")
 
 
-def test_on_a_cpu_a_lane_is_nothing_and_work_is_just_done():
-    lane, done = Lane(CPU), []
-    work = Replayed(lambda *shape: done.append(shape), CPU)
-    with lane.work(), lane.more_work():
+@needs_a_gpu
+def test_autocast_on_a_gpu_is_on_inside_bf16_alone():
+    inputs = torch.zeros(1, device="cuda")
+    for precision in ("float32", "tf32", "bf16"):
+        with computing_in(precision), autocast(inputs):
+            assert torch.is_autocast_enabled("cuda") == (precision == "bf16")
+        with computing_in(precision), autocast(inputs, is_wanted=False):
+            assert not torch.is_autocast_enabled("cuda")
+    with autocast(inputs):  # nothing was asked for
+        assert not torch.is_autocast_enabled("cuda")
+
+
+def test_on_a_cpu_work_is_just_done():
+    stream, graphs, done = SideStream(CPU), CudaGraphs(CPU), []
+    with stream.after_caller():
         for shape in ((1, 2), (1, 2), (3, 4), (1, 2)):
-            work(*shape)
-    lane.join()
+            graphs.run(lambda *shape: done.append(shape), *shape)
+    stream.join()
     assert done == [(1, 2), (1, 2), (3, 4), (1, 2)]
 
 
-def test_a_lane_waits_for_its_own_device_and_not_for_the_current_one(monkeypatch):
+def test_a_stream_waits_for_its_own_device_and_not_for_the_current_one(monkeypatch):
     asked = []
-    stream = SimpleNamespace(wait_stream=lambda other: None)
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device, priority: stream)
+    other = SimpleNamespace(wait_stream=lambda other: None)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device, priority: other)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: asked.append(device) or stream)
-    lane = Lane(second := torch.device("cuda", 1))
-    with lane.work():
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: asked.append(device) or other)
+    stream = SideStream(second := torch.device("cuda", 1))
+    with stream.after_caller():
         pass
-    lane.join()
+    stream.join()
     assert asked == [second, second]
 
 
@@ -80,25 +93,25 @@ def test_a_gpu_replays_what_it_has_seen_twice():
         calls.append(step)
         counter.add_(step)
 
-    lane, replayed = Lane(device), Replayed(work, device)
-    with lane.work():
+    stream, graphs = SideStream(device), CudaGraphs(device)
+    with stream.after_caller():
         for step in (1, 1, 1, 10, 1, 10, 10):
-            replayed(step)
-    lane.join()
+            graphs.run(work, step)
+    stream.join()
     assert counter.item() == 34
     assert calls == [1, 1, 10, 10]  # once for real and once for the record
 
 
 @needs_a_gpu
-def test_lanes_run_in_the_order_that_was_asked_for():
+def test_streams_run_in_the_order_that_was_asked_for():
     device = torch.device("cuda")
-    lane = Lane(device, urgent=True)
+    stream = SideStream(device, urgent=True)
     numbers = torch.zeros(1_000_000, device=device)
     for _ in range(50):
-        numbers += 1  # in the caller's lane
-        with lane.work():
+        numbers += 1  # on the caller's stream
+        with stream.after_caller():
             numbers *= 2
-        lane.join()
+        stream.join()
     expected = 0.0
     for _ in range(50):
         expected = 2 * (expected + 1)

@@ -72,7 +72,7 @@ def talk(rank, folder):
     dist.barrier()
     if rank == 1:
         os._exit(0)  # without a word
-    lost = complaint_about(lambda: processes.sum_up([torch.ones(3)]))
+    lost = complaint_about(lambda: processes.all_reduce([torch.ones(3)]))
     (folder / "lost.json").write_text(json.dumps(lost))
 
 
@@ -105,7 +105,7 @@ def test_alone_nothing_is_sent():
         ALONE.as_first(lambda: 1 / 0)
     ALONE.agree({"anything": object()})
     total = torch.ones(2)
-    ALONE.sum_up([total])
+    ALONE.all_reduce([total])
     ALONE.copy_from_first([total])
     assert total.tolist() == [1.0, 1.0]
 
@@ -129,7 +129,7 @@ def test_the_first_process_has_the_dice_of_one_process_and_the_others_their_own(
     drawn = []
     for rank, epoch in ((0, 1), (1, 1), (2, 1), (1, 2), (1, 1)):
         torch.manual_seed(3)
-        Processes(rank, 4).throw_own_dice(3, epoch)
+        Processes(rank, 4).seed_process(3, epoch)
         drawn.append(nn.functional.dropout(torch.ones(64)).tolist())
     torch.manual_seed(3)
     assert drawn[0] == nn.functional.dropout(torch.ones(64)).tolist()

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from vsepp.encoders.caption import CaptionEncoder
-from vsepp.encoders.image import normalized
+from vsepp.encoders.caption import GRUEncoder
+from vsepp.equations.similarity import normalize
 
 NUM_WORDS, DIM, WORD_DIM = 20, 16, 8
 KINDS = [(both, pooling) for both in (False, True) for pooling in ("last", "mean", "max", "gpo")]
@@ -13,9 +13,9 @@ KINDS = [(both, pooling) for both in (False, True) for pooling in ("last", "mean
 
 def encoder_of(bidirectional, pooling, dtype=torch.float64):
     torch.manual_seed(0)
-    encoder = CaptionEncoder(
-        NUM_WORDS, DIM, WORD_DIM, bidirectional=bidirectional, pooling=pooling
-    ).to(dtype)
+    encoder = GRUEncoder(NUM_WORDS, DIM, WORD_DIM, bidirectional=bidirectional, pooling=pooling).to(
+        dtype
+    )
     if pooling == "gpo":  # weights that are far from equal
         nn.init.normal_(encoder.pooling.weight.weight, std=3)
     return encoder
@@ -42,16 +42,16 @@ def _alone(encoder, ids):
         others, last_other = encoder.backward_gru(embedded.flip(1))
         states, last = (states + others.flip(1)) / 2, (last + last_other) / 2
     if encoder.pooling is None:
-        return normalized(last[0, 0])
+        return normalize(last[0, 0])
     name = type(encoder.pooling).__name__
     if name == "Mean":
-        return normalized(states[0].mean(dim=0))
+        return normalize(states[0].mean(dim=0))
     if name == "Max":
-        return normalized(states[0].max(dim=0).values)
+        return normalize(states[0].max(dim=0).values)
     ranked = states[0].sort(dim=0, descending=True).values
     words = torch.ones(1, len(ids), 1, dtype=torch.bool)
     weights = encoder.pooling.weights(words, torch.tensor([len(ids)]))[0]
-    return normalized((ranked * weights).sum(dim=0))
+    return normalize((ranked * weights).sum(dim=0))
 
 
 @pytest.mark.parametrize(("bidirectional", "pooling"), KINDS)
@@ -82,7 +82,7 @@ def test_two_directions_are_torchs():
         encoder.words(words), lengths, batch_first=True, enforce_sorted=False
     )
     _, last = both(packed)
-    torch.testing.assert_close(encoder(words, lengths), normalized(last.mean(dim=0)))
+    torch.testing.assert_close(encoder(words, lengths), normalize(last.mean(dim=0)))
 
 
 @pytest.mark.parametrize(("bidirectional", "pooling"), KINDS)
@@ -106,7 +106,7 @@ def test_the_last_word_reaches_the_first_dimension_and_the_width_stays(bidirecti
 def test_the_papers_encoder_draws_what_it_always_drew():
     """The digits of old runs: nothing may be drawn before or between these."""
     torch.manual_seed(3)
-    encoder = CaptionEncoder(NUM_WORDS, DIM, WORD_DIM, project=True)
+    encoder = GRUEncoder(NUM_WORDS, DIM, WORD_DIM, project=True)
     torch.manual_seed(3)
     words = nn.Embedding(NUM_WORDS, WORD_DIM)
     nn.init.uniform_(words.weight, -0.1, 0.1)

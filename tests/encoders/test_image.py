@@ -7,7 +7,7 @@ from torch import nn
 from torch._dynamo.testing import CompileCounter
 
 from vsepp.encoders.backbones import Backbone, backbone
-from vsepp.encoders.image import ImageEncoder
+from vsepp.encoders.joint import ImageEncoder
 
 RANDOM = {"drop_rate": 0.5, "drop_path_rate": 0.5}
 

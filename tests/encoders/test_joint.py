@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from vsepp.encoders.architecture import Architecture
-from vsepp.encoders.caption import CaptionEncoder
-from vsepp.encoders.image import normalized
+from vsepp.encoders.caption import GRUEncoder
 from vsepp.encoders.joint import JointEmbedding
+from vsepp.equations.similarity import normalize
 from vsepp.errors import WrongRequest
 from vsepp.loading.batches import Batch
 
@@ -52,23 +52,23 @@ def test_the_papers_four_models(keys, image_norm_is_one, is_positive):
 
 def test_a_vector_of_zeros_does_not_become_nan():
     zeros = torch.zeros(1, 4, requires_grad=True)
-    normalized(zeros).sum().backward()
+    normalize(zeros).sum().backward()
     assert torch.isfinite(zeros.grad).all()
-    assert normalized(zeros).tolist() == [[0, 0, 0, 0]]
+    assert normalize(zeros).tolist() == [[0, 0, 0, 0]]
 
 
 def test_padding_has_no_say():
-    encoder = CaptionEncoder(20, 16, 8)
+    encoder = GRUEncoder(20, 16, 8)
     words = torch.tensor([[5, 6, 7]])
     longer = torch.tensor([[5, 6, 7, 0, 0, 0]])
     assert torch.allclose(encoder(words, torch.tensor([3])), encoder(longer, torch.tensor([3])))
 
 
 def test_the_caption_vector_is_the_last_state_of_the_gru():
-    encoder = CaptionEncoder(20, 16, 8)
+    encoder = GRUEncoder(20, 16, 8)
     words = torch.tensor([[5, 6, 7]])
     _, last = encoder.gru(encoder.words(words))
-    assert torch.allclose(encoder(words, torch.tensor([3])), normalized(last[0]))
+    assert torch.allclose(encoder(words, torch.tensor([3])), normalize(last[0]))
 
 
 def test_w_g_is_there_when_asked_for():

@@ -197,13 +197,13 @@ def test_rows_of_random_crops_cut_originals_and_validate_on_the_middle(tmp_path)
     data = open_checked(str(write_karpathy(tmp_path / "data", some_items(8))))
     keys = ["model.backbone=test_resnet", "model.weights=none", "model.size=32", "model.resize=36"]
     setup = set_up(Recipe.of_row("3.11", keys), data, torch.device("cpu"))
-    assert setup.learned.view.crop_from == "original"
-    assert setup.learned.features is None
-    assert setup.validation.features is not None
+    assert setup.learned.images.view.crop_from == "original"
+    assert not setup.learned.images.are_features
+    assert setup.validation.images.are_features
     ours = set_up(
         Recipe.load("f8k-vse++-rc", [*keys, "data.min_count=1"]), data, torch.device("cpu")
     )
-    assert ours.learned.view.crop_from == "resized"
+    assert ours.learned.images.view.crop_from == "resized"
 
 
 def test_splits_that_are_paths_are_written_nowhere(tmp_path):

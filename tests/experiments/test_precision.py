@@ -6,8 +6,8 @@ import torch
 from tests.conftest import TINY
 from tests.processes import in_processes
 from vsepp.data.collections import open_data
-from vsepp.encoders.caption import CaptionEncoder
-from vsepp.encoders.image import ImageEncoder
+from vsepp.encoders.caption import GRUEncoder
+from vsepp.encoders.joint import ImageEncoder
 from vsepp.equations.losses import LOSSES, sum_of_hinges
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
@@ -50,7 +50,7 @@ def flags_seen(recipe, data, into):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(LOSSES, "sum_of_hinges", spy("loss", loss))
         patch.setattr(ImageEncoder, "features", spy("net", ImageEncoder.features))
-        patch.setattr(CaptionEncoder, "placed", spy("captions", CaptionEncoder.placed))
+        patch.setattr(GRUEncoder, "to_joint_space", spy("captions", GRUEncoder.to_joint_space))
         run(recipe, data, into)
     return seen
 

@@ -120,8 +120,8 @@ def test_a_recipe_that_cannot_run_is_refused(world, tmp_path, keys, message):
 def test_squeezed_pictures_are_learned_from_squeezed_or_whole(world, crop, keys, squeezed):
     changes = [*TINY, "model.square=true", "model.finetune=true", f"data.crop={crop}", *keys]
     ready = set_up(Recipe.load("demo-vse++", changes), world, torch.device("cpu"))
-    assert ready.validation.view.square
-    assert ready.learned.view.square == squeezed
+    assert ready.validation.images.view.square
+    assert ready.learned.images.view.square == squeezed
 
 
 def test_crops_to_learn_from_may_be_smaller_than_what_is_looked_at_in_use(world, tmp_path):
@@ -133,8 +133,8 @@ def test_crops_to_learn_from_may_be_smaller_than_what_is_looked_at_in_use(world,
     ]
     recipe = Recipe.load("demo-vse++", [*TINY, *changes])
     ready = set_up(recipe, world, torch.device("cpu"))
-    assert ready.learned.view == View(32, ready.architecture.resize, least_area=0.5)
-    assert ready.validation.view == ready.architecture.view
+    assert ready.learned.images.view == View(32, ready.architecture.resize, least_area=0.5)
+    assert ready.validation.images.view == ready.architecture.view
     (batch, *_) = ready.learned.batches(8, "random_resized")
     assert batch.images.shape[-2:] == (32, 32)
     run(recipe, world, tmp_path / "run")

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from vsepp.data.collections import open_data
 from vsepp.devices import Processes
 from vsepp.errors import WrongRequest
-from vsepp.experiments.agreement import check_that_work_can_be_shared
+from vsepp.experiments.agreement import check_that_every_process_has_a_pair
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
 from vsepp.snapshots.snapshot import Snapshot
@@ -112,15 +112,8 @@ def test_seeds_that_are_stopped_do_not_end_the_job(tmp_path):
     assert said.count("The loss is not a number") == 2
 
 
-def test_nested_vectors_are_learned_by_one_process():
-    recipe = Recipe.load("demo-vse++", ["loss.nested=[16]"])
-    check_that_work_can_be_shared(recipe, Processes(0, 1))
-    with pytest.raises(WrongRequest, match=r"loss.nested=\[\]"):
-        check_that_work_can_be_shared(recipe, Processes(0, 2))
-
-
 def test_every_process_needs_a_pair():
     recipe = Recipe.load("demo-vse++", ["batch_size=3"])
-    check_that_work_can_be_shared(recipe, Processes(0, 3))
+    check_that_every_process_has_a_pair(recipe, Processes(0, 3))
     with pytest.raises(WrongRequest, match=r"--set batch_size=4"):
-        check_that_work_can_be_shared(recipe, Processes(0, 4))
+        check_that_every_process_has_a_pair(recipe, Processes(0, 4))

@@ -21,8 +21,6 @@ PLAIN = {
     ("hinges", "max_gradient"): ([F, I32, F, I32, F, F, SIZE, NUMBER, NUMBER], {"MASKED": True, "BLOCK": 128}),
     ("rows", "scale"): ([F, F, F, SIZE, NUMBER], {"BLOCK": 1024}),
     ("rows", "scale_backward"): ([F, F, F, F, SIZE, NUMBER], {"BLOCK": 1024}),
-    ("adam", "squares"): ([F, F, SIZE], {"BLOCK": 4096}),
-    ("adam", "adam"): (7 * [F] + 2 * [SIZE] + 6 * [NUMBER], {"PARTS": 2048, "BLOCK": 4096}),
     ("crops", "cut_rows"): ([U8, I64, I64, U8, SIZE], {"BLOCK": 256}),
 }  # fmt: skip
 GLUON = {
@@ -30,11 +28,11 @@ GLUON = {
         [F, I32, I32, I32, I32, B] + 5 * [SIZE],
         {"CAPTIONS": 128, "COLUMNS": 512},
     ),
-    ("recurrence", "walk_forward"): (
+    ("recurrence", "gru_forward"): (
         [B, B, F, F, I32, I32, B, B, F, I32, SIZE, SIZE],
         {"HIDDEN": 1024},
     ),
-    ("recurrence", "walk_backward"): (
+    ("recurrence", "gru_backward"): (
         [F, B, I32, I32, B, B, B, F, I32, SIZE, SIZE],
         {"HIDDEN": 1024},
     ),

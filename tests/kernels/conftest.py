@@ -8,7 +8,7 @@ import torch
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 IS_GPU = torch.cuda.is_available()
 if not IS_GPU and not INTERPRETED:
-    collect_ignore = ["test_adam.py", "test_crops.py", "test_hinges.py", "test_rows.py"]
+    collect_ignore = ["test_crops.py", "test_hinges.py", "test_rows.py"]
 
 
 @pytest.fixture

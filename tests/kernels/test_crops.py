@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from vsepp.kernels.crops import cut
-from vsepp.loading.resampling import resampled
+from vsepp.loading.pictures_on_device import resample
 
 SIZES = np.array([(60, 40), (40, 60), (90, 41)])
 BOXES = [
@@ -21,7 +21,7 @@ def test_it_scales_as_the_plain_code_does(boxes, size, device):
     pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator).to(device)
     places = torch.from_numpy(np.column_stack([np.cumsum(areas) - areas, SIZES])).to(device)
     boxes = torch.tensor(boxes, device=device)
-    ours, expected = (way(pixels, places, boxes, size) for way in (cut, resampled))
+    ours, expected = (way(pixels, places, boxes, size) for way in (cut, resample))
     assert ours.shape == (3, 3, size, size)
     assert ours.is_contiguous(memory_format=torch.channels_last)
     assert (ours.int() - expected.int()).abs().max() <= 1

@@ -14,7 +14,7 @@ def test_losses_and_gradients_are_those_of_the_equations(device, name, size, mas
     scores = 0.3 * torch.randn(size, size, device=device)
     image_ids = torch.randint(0, 3, (size,), device=device) if masked else None
     total = torch.tensor(5.0, device=device)
-    slope = getattr(hinges, name)(scores, total, 0.25, 0.5, image_ids)
+    slope = getattr(hinges, name)(0.25, scores, total, 0.5, image_ids)
     negatives = image_ids[:, None] != image_ids[None, :] if masked else None
     leaf = scores.clone().requires_grad_()
     per_pair = getattr(losses, name)(leaf, margin=0.25, negatives=negatives)
@@ -32,7 +32,7 @@ def test_a_score_that_is_not_a_number_makes_the_loss_none(device, name, cell):
     scores = 0.3 * torch.randn(7, 7, device=device)
     scores[cell] = torch.nan
     total = torch.zeros((), device=device)
-    slope = getattr(hinges, name)(scores, total, 0.25, 1.0)
+    slope = getattr(hinges, name)(0.25, scores, total, 1.0)
     assert total.isnan() and getattr(losses, name)(scores, margin=0.25).sum().isnan()
     assert slope.shape == scores.shape
 
@@ -42,7 +42,7 @@ def test_a_score_that_does_not_count_may_be_anything(device):
 
     scores = torch.tensor([[1.0, torch.nan], [torch.nan, 1.0]], device=device)
     total = torch.zeros((), device=device)
-    hinges.max_of_hinges(scores, total, 0.25, 1.0, torch.zeros(2, dtype=torch.int64, device=device))
+    hinges.max_of_hinges(0.25, scores, total, 1.0, torch.zeros(2, dtype=torch.int64, device=device))
     assert total.item() == 0
 
 

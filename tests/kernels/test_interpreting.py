@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton, which Linux's torch has")
 def test_kernels_do_what_they_say_number_by_number():
     """In a process of its own: Triton decides when it is imported whether to compile."""
-    files = [str(HERE / f"test_{name}.py") for name in ("adam", "crops", "hinges", "rows")]
+    files = [str(HERE / f"test_{name}.py") for name in ("crops", "hinges", "rows")]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--override-ini=addopts=", "-k", "not real_size", *files],
         cwd=HERE.parents[1],
@@ -24,4 +24,4 @@ def test_kernels_do_what_they_say_number_by_number():
         text=True,
     )
     assert done.returncode == 0, done.stdout
-    assert "32 passed" in done.stdout
+    assert "29 passed" in done.stdout

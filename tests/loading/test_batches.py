@@ -8,8 +8,8 @@ from vsepp.data.captioned import CaptionedImage
 from vsepp.data.pictures import View
 from vsepp.data.resources import AHEAD, Budget
 from vsepp.data.tokens import Vocabulary
-from vsepp.loading.batches import Pairs, padded
-from vsepp.loading.decoded import DecodedPictures
+from vsepp.loading.batches import Pairs, pad
+from vsepp.loading.images import PicturesInMemory
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def pairs(world):
 
 
 def test_padding_by_hand():
-    words, lengths = padded([np.array([1, 2]), np.array([3]), np.array([4, 5, 6])])
+    words, lengths = pad([np.array([1, 2]), np.array([3]), np.array([4, 5, 6])])
     assert words.tolist() == [[1, 2, 0], [3, 0, 0], [4, 5, 6]]
     assert lengths.tolist() == [2, 1, 3]
 
@@ -90,24 +90,24 @@ def test_features_take_the_place_of_pictures(pairs):
     batch = next(iter(with_features.batches(16)))
     assert torch.equal(batch.images[:, 0].long(), batch.image_ids)
     assert torch.equal(torch.cat(list(with_features.image_batches(7))), features)
-    assert pairs.features is None
+    assert with_features.images.are_features and not pairs.images.are_features
 
 
 def test_pictures_are_kept_only_while_they_fit(world):
-    pictures = DecodedPictures(world.items, View(64, 64), memory=15 * 64 * 64)
+    pictures = PicturesInMemory(world.items, View(64, 64), memory=15 * 64 * 64)
     for index in range(10):
-        pictures.fixed([index])
+        pictures.take([index])
     assert len(pictures._kept) == 5
     assert sum(pixels.nbytes for pixels in pictures._kept.values()) == 15 * 64 * 64
 
 
 def test_training_and_validation_share_one_budget(world, monkeypatch):
     budget = Budget(15 * 64 * 64)
-    monkeypatch.setattr("vsepp.loading.decoded.picture_budget", lambda: budget)
-    training, validation = (DecodedPictures(world.items, View(64, 64)) for _ in range(2))
+    monkeypatch.setattr("vsepp.loading.images.picture_budget", lambda: budget)
+    training, validation = (PicturesInMemory(world.items, View(64, 64)) for _ in range(2))
     for index in range(3):
-        training.fixed([index])
-        validation.fixed([index, index + 1])
+        training.take([index])
+        validation.take([index, index + 1])
     assert (len(training._kept), len(validation._kept)) == (2, 3)
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from vsepp.data.captioned import CaptionedImage
-from vsepp.loading.label_errors import with_wrong_captions
+from vsepp.loading.caption_noise import with_wrong_captions
 
 ITEMS = [
     CaptionedImage(str(n), Path(), tuple(f"{n} {m}" for m in range(5)), "train") for n in range(40)

@@ -8,8 +8,7 @@ from torchvision.transforms import functional
 
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.pictures import View, draws, open_picture, random_boxes
-from vsepp.loading.decoded import DecodedPictures
-from vsepp.loading.originals import Original
+from vsepp.loading.images import Original, PicturesInMemory
 
 SIZE = 32
 VIEW = View(size=SIZE, resize=40, crop_from="original")
@@ -46,12 +45,12 @@ def test_crops_are_torchvisions(tmp_path, memory, orientation):
     items = [saved(tmp_path, scene(*size), f"{n}.jpg", exif=exif) for n, size in enumerate(sizes)]
     indices = np.arange(40) % len(items)
     drawn = draws("random_resized", len(indices), (1, 2, 3))
-    pictures = DecodedPictures(items, VIEW, memory)
+    pictures = PicturesInMemory(items, VIEW, memory)
     upright = np.array([open_picture(items[i].path, 10**6).size for i in indices])
     boxes = random_boxes("random_resized", SIZE, *upright.T, drawn)
     expected = torch.stack([as_torchvision(items[i], boxes, row) for row, i in enumerate(indices)])
     for _ in range(2):  # the second time, out of memory
-        assert torch.equal(pictures.random(indices, "random_resized", drawn), expected)
+        assert torch.equal(pictures.take(indices, "random_resized", drawn), expected)
     assert len(pictures._kept) == (len(items) if memory else 0)
 
 
@@ -76,10 +75,10 @@ def test_crops_of_a_large_jpeg_stay_near_torchvisions(tmp_path, orientation):
     width, height = (481, 641) if orientation > 4 else (641, 481)
     original = Original.of(item.path)
     assert (original.width, original.height) == (width, height)
-    pictures = DecodedPictures([item], VIEW)
+    pictures = PicturesInMemory([item], VIEW)
     drawn = draws("random_resized", 30, (0,))
     boxes = random_boxes("random_resized", SIZE, np.full(30, width), np.full(30, height), drawn)
-    ours = pictures.random(np.zeros(30, dtype=int), "random_resized", drawn)
+    ours = pictures.take(np.zeros(30, dtype=int), "random_resized", drawn)
     expected = torch.stack([as_torchvision(item, boxes, row) for row in range(30)])
     differences = (ours.int() - expected.int()).abs()
     assert differences.max() <= 8
@@ -113,13 +112,13 @@ def test_resized_pictures_are_cut_as_before(tmp_path):
     item = saved(tmp_path, scene(100, 75), "photo.png")
     drawn = draws("random_resized", 4, (0,))
     resized, original = (
-        DecodedPictures([item], View(size=SIZE, resize=40, crop_from=source))
+        PicturesInMemory([item], View(size=SIZE, resize=40, crop_from=source))
         for source in ("resized", "original")
     )
-    crops = [p.random([0, 0, 0, 0], "random_resized", drawn) for p in (resized, original)]
+    crops = [p.take([0, 0, 0, 0], "random_resized", drawn) for p in (resized, original)]
     assert not torch.equal(*crops)
     # the same boxes, up to the rounding of their edges
     assert (crops[0].float() - crops[1].float()).abs().mean() < 20
-    assert torch.equal(resized.fixed([0]), original.fixed([0]))  # whichever of the two was kept
+    assert torch.equal(resized.take([0]), original.take([0]))  # whichever of the two was kept
     drawn = draws("random", 4, (0,))
-    assert torch.equal(*(p.random([0, 0, 0, 0], "random", drawn) for p in (resized, original)))
+    assert torch.equal(*(p.take([0, 0, 0, 0], "random", drawn) for p in (resized, original)))

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 import vsepp
 from tests.models import SCENES
-from vsepp.encoders.caption import BagOfWords, CaptionEncoder
+from vsepp.encoders.caption import BagOfWords, GRUEncoder
 from vsepp.search.embedder import IN_THE_BOX
 from vsepp.snapshots.export import MIN_EXTERNAL, export_captions
 from vsepp.snapshots.snapshot import Snapshot
@@ -19,7 +19,7 @@ NUM_WORDS, DIM, WORD_DIM = 60, 48, 20
 
 def encoder_of(**keys):
     torch.manual_seed(0)
-    encoder = CaptionEncoder(NUM_WORDS, DIM, WORD_DIM, **keys)
+    encoder = GRUEncoder(NUM_WORDS, DIM, WORD_DIM, **keys)
     torch.nn.init.normal_(encoder.words.weight)  # states far from zero
     return encoder.eval()
 

@@ -3,8 +3,8 @@ import torch
 
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import Architecture
-from vsepp.encoders.image import normalized
 from vsepp.encoders.joint import JointEmbedding
+from vsepp.equations.similarity import normalize
 from vsepp.errors import WrongRequest
 from vsepp.search.embedder import Embedder
 from vsepp.snapshots.snapshot import Snapshot
@@ -53,7 +53,7 @@ def test_a_short_vector_is_the_long_one_seen_from_its_principal_directions():
     assert (short.architecture.dim, short.architecture.hidden) == (5, 24)
     turned = principal_directions(images, captions, 5).float()
     for ours, vectors in zip(vectors_of(short.model), (images, captions), strict=True):
-        torch.testing.assert_close(ours, normalized(vectors @ turned), rtol=0, atol=1e-5)
+        torch.testing.assert_close(ours, normalize(vectors @ turned), rtol=0, atol=1e-5)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -7,9 +7,12 @@ import torch
 
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.tokens import Vocabulary
+from vsepp.devices import ALONE
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.loading.batches import Pairs
+from vsepp.training.optimizer import Updater, adam
+from vsepp.training.plain import PlainStepper
 
 NUM_FEATURES = 24
 
@@ -38,3 +41,8 @@ def small_model(**design):
     torch.manual_seed(1)
     keys = {"dim": 16, "word_dim": 8, "backbone": f"features:{NUM_FEATURES}", **design}
     return JointEmbedding.build(Architecture(num_words=44, **keys))
+
+
+def plain_stepper(model, chunk_size=None, processes=ALONE):
+    updater, device = Updater(model, adam(model), 0.0), torch.device("cpu")
+    return PlainStepper(model, [], updater, device, "float32", chunk_size, processes)

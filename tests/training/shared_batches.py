@@ -1,6 +1,5 @@
 """What the processes of test_distributed.py do: all work twice, once shared and once alone, and compare."""
 
-from contextlib import nullcontext
 from functools import partial
 from itertools import cycle, product
 
@@ -8,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.processes import groups_of
-from tests.training.features import pairs_with_features, small_model
+from tests.training.features import pairs_with_features, plain_stepper, small_model
 from vsepp.data.collections import open_data
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
@@ -19,20 +18,21 @@ from vsepp.equations.losses import LOSSES, max_of_hinges, sum_of_hinges
 from vsepp.evaluation.retrieval import embed, evaluate
 from vsepp.experiments.setup import with_features
 from vsepp.loading.batches import Batch, Pairs
-from vsepp.training import sums
-from vsepp.training.chunks import backward_in_chunks
-from vsepp.training.gradients import backward
-from vsepp.training.loop import Phase, train, trained_parameters
+from vsepp.training import plain
+from vsepp.training.loop import Objective, Phase
+from vsepp.training.optimizer import trained_parameters
+from vsepp.training.trainer import train
 
 WORLD, NUMBERS = 4, (2, 4)  # two pairs of processes, then all four
 SIZES = (12, 13, 1)  # evenly shared; one more for some; one pair, and nothing for the others
-WAYS = tuple(product(("sum", "mean"), (False, True), (None, 2)))  # reduction, masked, chunk_size
+# Reduction, masked, nested widths, chunk_size
+WAYS = tuple(product(("sum", "mean"), (False, True), ((), (4,)), (None, 2)))
 
 
 def compare_all(rank, folder):
     """Writes {name: how far apart at most}; `rank` is torchrun's number of this process."""
     join()
-    sums.LARGE = 100  # some of these small models' gradients travel alone
+    plain.LARGE = 100  # some of these small models' gradients travel alone
     apart = {}
     for number in NUMBERS:
         processes = groups_of(number, WORLD)
@@ -77,12 +77,12 @@ def _pictures(processes):
         batch = next(iter(pairs.batches(size)))
         model = picture_model(fixed).double()
         for chunk in (None, 5) if fixed else (None,):
-            ways = "sum", False, chunk
+            ways = "sum", False, (), chunk
             key = f"pictures, fixed {fixed}, batch {size}, chunks {chunk}"
             apart[key] = gradients_apart(model, batch, max_of_hinges, ways, processes)
     batch = next(iter(pairs.batches(13)))
     with torch.autocast("cpu", torch.bfloat16):
-        ways = "sum", False, None
+        ways = "sum", False, (), None
         mixed = gradients_apart(picture_model(), batch, sum_of_hinges, ways, processes)
     return apart | {"mixed precision": mixed}
 
@@ -95,18 +95,16 @@ def share_of(batch, processes):
 
 def gradients_apart(model, batch, loss, ways, processes):
     """The largest difference in loss, gradient and buffers, by the largest number of the gradient."""
-    reduction, masked, chunk = ways
-    follow = partial(backward_in_chunks, chunk_size=chunk) if chunk else backward
+    reduction, masked, widths, chunk = ways
+    objective = Objective(loss, reduction, masked, widths)
     found, before = [], {name: value.clone() for name, value in model.state_dict().items()}
     for who in (ALONE, processes):
         model.load_state_dict(before)
         model.zero_grad()
-        whole = sums.SumOfGradients(who, trained_parameters(model))
-        with nullcontext() if chunk else whole.on_the_way():
-            total = follow(
-                model, share_of(batch, who), loss, reduction, masked, processes=who
-            ).sum()
-        whole.finish(total)
+        stepper = plain_stepper(model, chunk, who)
+        with stepper.all_reduce.during_backward():
+            total = stepper.backward(share_of(batch, who), objective)
+        stepper.all_reduce.finish(total)
         buffers = [value.double() for value in model.buffers()]
         found.append([total.double(), *(w.grad for w in trained_parameters(model)), *buffers])
     largest = max(float(tensor.abs().max()) for tensor in found[0])
@@ -137,7 +135,7 @@ def _batch_norms(processes):
             with who.as_one_batch():
                 out = layer(own)
             out.backward(pull[mine])
-            sums.SumOfGradients(who, list(layer.parameters())).finish(torch.zeros(()))
+            plain.GradientAllReduce(who, list(layer.parameters())).finish(torch.zeros(()))
             outcome = [who.gathered(out.detach(), len(rows)), who.gathered(own.grad, len(rows))]
             outcome += [p.grad for p in layer.parameters()]
             found.append(outcome + [b.double() for b in layer.buffers()])
@@ -154,7 +152,13 @@ def _loops(processes):
             lambda: small_model(similarity="order_similarity"),
             features.batches,
             11,
-            {"chunk_size": 3, "gradient_clip": 0.1, "mask_same_image": True, "reduction": "mean"},
+            {
+                "chunk_size": 3,
+                "gradient_clip": 0.1,
+                "mask_same_image": True,
+                "reduction": "mean",
+                "nested": (4,),
+            },
         ),
         "pictures": (
             picture_model,
@@ -186,7 +190,7 @@ def _evaluation(processes):
     ):
         alone, shared = embed(model, pairs), embed(model, pairs, processes)
         apart[f"vectors, {name}"] = _apart(alone, shared)
-        features = [with_features(model, pairs, who).features for who in (ALONE, processes)]
+        features = [with_features(model, pairs, who).images.rows for who in (ALONE, processes)]
         apart[f"features, {name}"] = _apart(*([tensor] for tensor in features))
         same = evaluate(model, pairs) == evaluate(model, pairs, processes=processes)
         apart[f"recalls, {name}"] = float(not same)

@@ -1,16 +1,17 @@
+"""Chunks by `torch.utils.checkpoint`: the gradient of the whole batch, in the memory of a part."""
+
 import pytest
 import torch
 from torch import nn
 
 from tests.memory import peak_extra_megabytes
-from tests.training.features import pairs_with_features, small_model
+from tests.training.features import pairs_with_features, plain_stepper, small_model
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges, sum_of_hinges
 from vsepp.loading.batches import Batch
-from vsepp.training.chunks import _RandomState, backward_in_chunks
-from vsepp.training.gradients import backward
-from vsepp.training.loop import Phase, train
+from vsepp.training.loop import Objective, Phase
+from vsepp.training.trainer import train
 
 
 @pytest.fixture(scope="module")
@@ -18,17 +19,15 @@ def batch():
     return next(iter(pairs_with_features().batches(60)))
 
 
-def gradients(model, follow):
+def loss_and_gradients(model, batch, objective, chunk_size=None):
     model.zero_grad()
-    per_pair = follow(model)
-    return per_pair, [parameter.grad for parameter in model.parameters()]
+    loss = plain_stepper(model, chunk_size).backward(batch, objective)
+    return loss, [parameter.grad for parameter in model.parameters()]
 
 
-def assert_same_gradient(model, batch, loss, chunk_size, reduction="sum", masked=False):
-    expected = gradients(model, lambda m: backward(m, batch, loss, reduction, masked))
-    ours = gradients(
-        model, lambda m: backward_in_chunks(m, batch, loss, reduction, masked, chunk_size)
-    )
+def assert_same_gradient(model, batch, objective, chunk_size):
+    expected = loss_and_gradients(model, batch, objective)
+    ours = loss_and_gradients(model, batch, objective, chunk_size)
     torch.testing.assert_close(ours[0], expected[0], rtol=1e-5, atol=1e-6)
     for gradient, whole in zip(ours[1], expected[1], strict=True):
         assert (gradient - whole).norm() <= 1e-5 * whole.norm()
@@ -36,8 +35,9 @@ def assert_same_gradient(model, batch, loss, chunk_size, reduction="sum", masked
 
 @pytest.mark.parametrize("chunk_size", [1, 7, 30, 60, 100])
 @pytest.mark.parametrize("loss", [sum_of_hinges, max_of_hinges])
-def test_chunks_of_any_size_give_the_gradient_of_the_whole_batch(batch, loss, chunk_size):
-    assert_same_gradient(small_model(), batch, loss, chunk_size)
+@pytest.mark.parametrize("widths", [(), (8, 4)])
+def test_chunks_of_any_size_give_the_gradient_of_the_whole_batch(batch, loss, chunk_size, widths):
+    assert_same_gradient(small_model(), batch, Objective(loss, widths=widths), chunk_size)
 
 
 @pytest.mark.parametrize("similarity", ["order_similarity", "negative_distance"])
@@ -45,7 +45,7 @@ def test_chunks_of_any_size_give_the_gradient_of_the_whole_batch(batch, loss, ch
 @pytest.mark.parametrize("masked", [True, False])
 def test_so_it_is_with_every_similarity_and_reduction(batch, similarity, reduction, masked):
     model = small_model(similarity=similarity)
-    assert_same_gradient(model, batch, sum_of_hinges, 16, reduction, masked)
+    assert_same_gradient(model, batch, Objective(sum_of_hinges, reduction, masked), 16)
 
 
 def test_raw_pictures_of_a_net_whose_statistics_are_fixed():
@@ -56,30 +56,39 @@ def test_raw_pictures_of_a_net_whose_statistics_are_fixed():
     some = next(iter(pairs.batches(40)))
     pixels = torch.randint(256, (40, 3, 32, 32), dtype=torch.uint8)
     pictures = Batch(pixels, some.words, some.lengths, some.image_ids)
-    assert_same_gradient(model, pictures, max_of_hinges, 12)
+    assert_same_gradient(model, pictures, Objective(max_of_hinges), 12)
 
 
 def test_dropout_drops_the_same_units_twice(batch):
-    """At a rate of zero for captions, only the images' dice decide whether both passes agree."""
+    """Each chunk is embedded again in the backward pass, the last one first."""
     model = small_model()
-    model.image_encoder.backbone.net = nn.Identity()
-    drop = nn.Dropout(0.5)
-    embed = model.embed_images
-    seen = []
+    drop, embed, seen = nn.Dropout(0.5), model.embed_images, []
 
     def embed_with_dropout(images):
-        vectors = embed(drop(images))
-        seen.append(vectors.detach())
-        return vectors
+        seen.append(drop(images))
+        return embed(seen[-1])
 
     model.embed_images = embed_with_dropout
     before = torch.get_rng_state()
-    backward_in_chunks(model, batch, sum_of_hinges, "sum", False, 25)
+    plain_stepper(model, 25).backward(batch, Objective(sum_of_hinges))
     assert len(seen) == 6
     assert not torch.equal(seen[0], seen[1][: len(seen[0])])
-    for first, second in zip(seen[:3], seen[3:], strict=True):
+    for first, second in zip(seen[:3], reversed(seen[3:]), strict=True):
         assert torch.equal(first, second)
-    assert not torch.equal(torch.get_rng_state(), before)  # the next batch gets other dice
+    assert not torch.equal(torch.get_rng_state(), before)  # the next batch drops others
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_dropout_on_a_gpu_drops_the_same_units_twice(batch):
+    """The chunks come from the CPU, and dropout draws from the GPU's generator."""
+    model = small_model().cuda()
+    drop, embed, seen = nn.Dropout(0.5), model.embed_images, []
+    model.embed_images = lambda images: seen.append(drop(images)) or embed(seen[-1])
+    stepper = plain_stepper(model, 25)
+    stepper.device = torch.device("cuda")
+    stepper.backward(batch, Objective(sum_of_hinges))
+    for first, second in zip(seen[:3], reversed(seen[3:]), strict=True):
+        assert torch.equal(first, second)
 
 
 def test_the_loop_takes_chunks():
@@ -92,26 +101,17 @@ def test_the_loop_takes_chunks():
         torch.testing.assert_close(ours, expected, rtol=1e-3, atol=1e-5)
 
 
-def test_the_loop_never_moves_a_batch_that_is_cut_into_chunks(batch):
+@pytest.mark.parametrize("nested", [(), (4,)])
+def test_the_loop_never_moves_a_batch_that_is_cut_into_chunks(batch, nested):
     class NeverMoved(Batch):
         def to(self, device):
             raise AssertionError("the whole batch would be on the device")
 
     whole = NeverMoved(*vars(batch).values())
-    epochs = list(train(small_model(), [whole], [Phase(2, 1e-3, sum_of_hinges)], chunk_size=16))
+    epochs = list(
+        train(small_model(), [whole], [Phase(2, 1e-3, sum_of_hinges)], chunk_size=16, nested=nested)
+    )
     assert [epoch.num_pairs for epoch in epochs] == [60, 60]
-
-
-def test_the_generator_that_is_put_back_is_that_of_the_models_gpu(monkeypatch):
-    """Not of the current one."""
-    asked, given = [], []
-    state = torch.zeros(1, dtype=torch.uint8)
-    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: asked.append(device) or state)
-    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: given.append(device))
-    second = torch.device("cuda", 1)
-    with _RandomState.of(second).put_back():
-        assert given == [second]
-    assert set(asked) == set(given) == {second}
 
 
 @pytest.mark.slow
@@ -125,8 +125,8 @@ def test_memory_does_not_grow_with_what_a_net_remembers():
             from vsepp.encoders.architecture import Architecture
             from vsepp.encoders.joint import JointEmbedding
             from vsepp.equations.losses import max_of_hinges
-            from vsepp.training.chunks import backward_in_chunks
-            from vsepp.training.gradients import backward
+            from tests.training.features import plain_stepper
+            from vsepp.training.loop import Objective
             torch.set_num_threads(1)
             plan = Architecture(num_words=44, size=64, resize=64, dim=16, word_dim=8)
             model = JointEmbedding.build(plan, finetune=True, fixed_statistics=True).train()
@@ -134,13 +134,13 @@ def test_memory_does_not_grow_with_what_a_net_remembers():
             pixels = torch.randint(256, (512, 3, 64, 64), dtype=torch.uint8)
             batch = Batch(pixels, words, lengths, torch.arange(512))
             small = Batch(*(tensor[:8] for tensor in vars(batch).values()))
-            backward(model, small, max_of_hinges, "sum", False)  # libraries are loaded
+            plain_stepper(model).backward(small, Objective(max_of_hinges))  # libraries are loaded
             """,
             follow,
         )
         for follow in (
-            'backward(model, batch, max_of_hinges, "sum", False)',
-            'backward_in_chunks(model, batch, max_of_hinges, "sum", False, 32)',
+            "plain_stepper(model).backward(batch, Objective(max_of_hinges))",
+            "plain_stepper(model, 32).backward(batch, Objective(max_of_hinges))",
         )
     }
     whole, chunked = extra.values()

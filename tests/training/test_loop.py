@@ -10,7 +10,9 @@ from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges, sum_of_hinges
 from vsepp.errors import WrongRequest
 from vsepp.loading.batches import Pairs
-from vsepp.training.loop import Epoch, Phase, Step, adam, set_rate, steps_and_epochs, train
+from vsepp.training.loop import Epoch, Phase, Step
+from vsepp.training.optimizer import adam, set_rate
+from vsepp.training.trainer import steps_and_epochs, train
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +55,14 @@ def test_steps_come_before_their_epoch(model, pairs):
 def test_batches_that_come_once_are_refused_where_they_are_needed_twice(model, pairs):
     once, phases = iter(list(pairs.batches(40))), [Phase(2, 1e-3, sum_of_hinges)]
     before = weights(model)
-    with pytest.raises(WrongRequest, match=r"walked through once, and 2 epochs.*pairs\.batches"):
+    with pytest.raises(
+        WrongRequest, match=r"ends after one epoch, and 2 are asked for.*pairs\.batches"
+    ):
         list(train(model, once, phases))
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     (epoch,) = train(model, once, [Phase(1, 1e-3, sum_of_hinges)])
     assert epoch.num_pairs == len(pairs)
-    with pytest.raises(WrongRequest, match="none in epoch 1"):
+    with pytest.raises(WrongRequest, match="empty in epoch 1"):
         list(train(model, once, [Phase(1, 1e-3, sum_of_hinges)]))
 
 
@@ -178,3 +182,37 @@ def test_a_net_may_learn_at_a_share_of_the_rate(model, pairs):
     assert moved == {name for name, _ in model.named_parameters() if "backbone" not in name}
     set_rate(optimizer, 0.5)
     assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"chunk_size": 8}, {"nested": (8,)}, {"chunk_size": 8, "nested": (8,)}]
+)
+def test_any_module_of_scores_is_trained_and_what_needs_its_vectors_is_refused(
+    model, pairs, settings
+):
+    class Scores(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.joint = model
+
+        def forward(self, batch):
+            return self.joint(batch)
+
+    phases = [Phase(2, 3e-3, sum_of_hinges)]
+    first, last = train(Scores(), pairs.batches(40), phases)
+    assert last.loss < first.loss
+    with pytest.raises(WrongRequest, match=r"need a JointEmbedding.*this model is a Scores"):
+        list(train(Scores(), pairs.batches(40), phases, **settings))
+
+
+def test_epochs_are_numbered_by_the_loop(model, pairs):
+    """Batches that were iterated over before, or are shared by two runs, give the same epochs."""
+    twin = JointEmbedding.build(
+        Architecture(num_words=60, size=32, resize=32, dim=16, word_dim=8), finetune=True
+    )
+    twin.load_state_dict(model.state_dict())
+    batches, phases = pairs.batches(40), [Phase(2, 1e-3, sum_of_hinges)]
+    first = list(train(model, batches, phases))
+    next(iter(batches))
+    second = list(train(twin, batches, phases))
+    assert [epoch.loss for epoch in first] == [epoch.loss for epoch in second]

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from vsepp.errors import WrongRequest
-from vsepp.training.average import RunningAverage
+from vsepp.training.optimizer import AveragedWeights
 from vsepp.training.state import put_back, read_state, save_state
 
 
@@ -14,7 +14,7 @@ def a_run(seed):
     for weight in model.parameters():
         weight.grad = torch.randn_like(weight)
     optimizer.step()
-    return model, optimizer, RunningAverage(model, 0.9)
+    return model, optimizer, AveragedWeights(model, 0.9)
 
 
 def test_what_is_read_is_what_was_written(tmp_path):

@@ -1,17 +1,27 @@
-"""Devices: the only place that knows where tensors live, how precise products are, and who else computes."""
+"""Where tensors live, how precise products are, and which other processes compute.
+
+`accelerator.py` knows one device: its streams, CUDA graphs, generators and precision (`computing_in` around
+everything that a run computes, `autocast` around what may run in bfloat16). `launch.py` finds the other
+processes of a job, `processes.py` gathers and sums what they compute, `batch_norm.py` makes their batch norms
+see the whole batch. Nothing outside of this package and `kernels` asks what kind of device it runs on.
+"""
 
 from vsepp.devices.accelerator import (
     CompiledForOneShape,
-    Lane,
+    CudaGraphs,
     Precision,
-    Replayed,
+    SideStream,
+    autocast,
     best_device,
+    computing_in,
     free_memory,
     full_precision,
-    half_precision,
-    pictures_at_once,
+    generator_states,
+    inference_batch_size,
+    is_gpu,
     prepare,
-    products_in,
+    restore_generators,
+    speed_up,
 )
 from vsepp.devices.launch import join
 from vsepp.devices.processes import ALONE, FirstStopped, OthersGone, Processes
@@ -19,18 +29,22 @@ from vsepp.devices.processes import ALONE, FirstStopped, OthersGone, Processes
 __all__ = [
     "ALONE",
     "CompiledForOneShape",
+    "CudaGraphs",
     "FirstStopped",
-    "Lane",
     "OthersGone",
     "Precision",
     "Processes",
-    "Replayed",
+    "SideStream",
+    "autocast",
     "best_device",
+    "computing_in",
     "free_memory",
     "full_precision",
-    "half_precision",
+    "generator_states",
+    "inference_batch_size",
+    "is_gpu",
     "join",
-    "pictures_at_once",
     "prepare",
-    "products_in",
+    "restore_generators",
+    "speed_up",
 ]

@@ -2,19 +2,21 @@
 
 import ctypes
 import sys
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Literal
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Literal
 
 import torch
+from torch import nn
 
 # Of a GPU's matrix products. TF32 keeps float32's range and ten bits of its fraction; bf16 keeps
 # seven. A CPU knows float64 and float32 only.
 Precision = Literal["float64", "float32", "tf32", "bf16"]
+_precision: Precision = "float32"  # of `computing_in`
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
-KEPT = 2**30  # bytes; larger tensors, and more than so many unused bytes, go back at once
-MOST_OF_OLD_GLIBC = 2**25  # that it keeps of one tensor
+MALLOC_KEEPS = 2**30  # bytes; larger tensors, and more than so many unused bytes, go back at once
+MAX_MMAP_THRESHOLD = 2**25  # of older versions of glibc
 
 
 def best_device() -> torch.device:
@@ -23,69 +25,99 @@ def best_device() -> torch.device:
 
 
 def prepare(device: torch.device) -> None:
-    """Settings that cost nothing and make the device faster."""
-    if device.type == "cuda":
-        # TF32 is ample where nobody asks for more (`products_in`), and several times as fast.
+    """Process-wide settings that make the device faster."""
+    if is_gpu(device):
+        # TF32 is precise enough by default (see `computing_in`), and several times as fast.
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
         torch.backends.cudnn.benchmark = True
     else:
-        _keep_memory_that_was_freed()
+        _keep_freed_memory()
 
 
-def _keep_memory_that_was_freed() -> None:
+def _keep_freed_memory() -> None:
     """A step frees what the next one asks for again: glibc must not hand it to the system in between.
 
     Getting it back page by page took a third of the step of a net at 224 px.
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):  # glibc's
-        libc.mallopt(M_TRIM_THRESHOLD, KEPT)
-        if not libc.mallopt(M_MMAP_THRESHOLD, KEPT):
-            libc.mallopt(M_MMAP_THRESHOLD, MOST_OF_OLD_GLIBC)
+        libc.mallopt(M_TRIM_THRESHOLD, MALLOC_KEEPS)
+        if not libc.mallopt(M_MMAP_THRESHOLD, MALLOC_KEEPS):
+            libc.mallopt(M_MMAP_THRESHOLD, MAX_MMAP_THRESHOLD)
 
 
-def pictures_at_once(device: torch.device) -> int:
-    """That a net looks at without learning: on a CPU, no more than it keeps the memory for."""
-    return 128 if device.type == "cuda" else 32
+def is_gpu(device: torch.device) -> bool:
+    return device.type == "cuda"
+
+
+def inference_batch_size(device: torch.device, is_fixed_size: bool = False) -> int:
+    """Images per forward pass without gradients; on a CPU, few enough for malloc to keep their memory.
+
+    A GPU takes more of them where every pass has the same shape.
+    """
+    return (512 if is_fixed_size else 128) if is_gpu(device) else 32
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes of a GPU that nobody uses."""
-    return torch.cuda.mem_get_info(device)[0]
+    """Unused bytes of a GPU; 0 on a CPU, which shares its memory with everything else."""
+    return torch.cuda.mem_get_info(device)[0] if is_gpu(device) else 0
+
+
+def generator_states() -> dict[str, Any]:
+    """Of the CPU and of all GPUs."""
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return {"generator": torch.get_rng_state(), "gpu_generators": gpus}
+
+
+def restore_generators(states: Mapping[str, Any]) -> None:
+    """As far as this machine has as many GPUs."""
+    torch.set_rng_state(states["generator"])
+    for number, state in enumerate(states["gpu_generators"][: torch.cuda.device_count()]):
+        torch.cuda.set_rng_state(state, number)
 
 
 @contextmanager
-def products_in(precision: Precision) -> Iterator[None]:
-    """Inside, a GPU's products of single-precision numbers are as precise as this.
+def computing_in(precision: Precision) -> Iterator[None]:
+    """Inside, a GPU's products are as precise as this.
 
-    TF32 is on where the precision is no better; what is to run in bf16 says so by `half_precision`.
+    In tf32 and bf16, products of single-precision numbers are rounded to TF32. In bf16, what a model has marked
+    by `autocast` runs in bfloat16 as well. A setting of the process, as TF32 is: it must hold in the threads of
+    a backward pass, where checkpointed modules run again.
     """
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    global _precision
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32, _precision
     allowed = precision in ("tf32", "bf16")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+    _precision = precision
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+        *flags, _precision = before
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = flags
 
 
 def full_precision() -> AbstractContextManager[None]:
     """No TF32 in matrix products: where ranks are counted, the last bits decide."""
-    return products_in("float32")
+    return computing_in("float32")
 
 
-@contextmanager
-def half_precision(wanted: bool) -> Iterator[None]:
-    """A GPU's convolutions and products in bf16, for a while; sums and weights stay as they are.
+def autocast(inputs: torch.Tensor, is_wanted: bool = True) -> AbstractContextManager[object]:
+    """A GPU's convolutions and products in bfloat16, where the precision is bf16; sums and weights stay.
 
-    Where it is not wanted, a caller's own autocast goes on.
+    Elsewhere nothing changes, and a caller's own autocast goes on.
     """
-    if not wanted:
-        yield
-        return
+    if not is_wanted or _precision != "bf16" or not inputs.is_cuda:
+        return nullcontext()
     # A cache of cast weights would outlive the step that it belongs to.
-    with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
-        yield
+    return torch.autocast("cuda", torch.bfloat16, cache_enabled=False)
+
+
+def speed_up(net: nn.Module, compiled: bool) -> "CompiledForOneShape | None":
+    """On a GPU, lay out the net with its channels last, and compile it where that is asked for."""
+    if not next(net.parameters(), torch.empty(0)).is_cuda:
+        return None
+    net.to(memory_format=torch.channels_last)
+    return CompiledForOneShape(net) if compiled else None
 
 
 class CompiledForOneShape:
@@ -104,68 +136,69 @@ class CompiledForOneShape:
         return (self._compiled if images.shape == self._shape else self._plain)(images)
 
 
-class Lane:
-    """A queue of work on a GPU beside the caller's own; on a CPU, nothing at all.
+class SideStream:
+    """A CUDA stream beside the caller's own; on a CPU, nothing at all.
 
     Where two of them want the same processors, an urgent one comes first.
     """
 
     def __init__(self, device: torch.device, urgent: bool = False) -> None:
-        is_gpu = device.type == "cuda"
-        self._device = device
-        self._stream = torch.cuda.Stream(device, priority=-1 if urgent else 0) if is_gpu else None
+        self._device, self._stream = device, None
+        if is_gpu(device):
+            self._stream = torch.cuda.Stream(device, priority=-1 if urgent else 0)
 
     @contextmanager
-    def work(self) -> Iterator[None]:
-        """What is started in here runs in this lane, after all that the caller has queued so far."""
-        if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream(self._device))
-        with self.more_work():
-            yield
-
-    @contextmanager
-    def more_work(self) -> Iterator[None]:
-        """The same, but right after this lane's earlier work, whatever the caller has queued."""
+    def after_caller(self) -> Iterator[None]:
+        """What is launched in here runs on this stream, after all that the caller has launched so far."""
         if self._stream is None:
             yield
             return
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
             yield
 
     def join(self) -> None:
-        """What the caller starts from now on runs after this lane's work. Nobody waits here."""
+        """What the caller launches from now on runs after this stream's work. The host does not wait."""
         if self._stream is not None:
             torch.cuda.current_stream(self._device).wait_stream(self._stream)
 
 
-class Replayed:
-    """Work that is done again and again with the same shapes, on a GPU as a CUDA graph.
+class CudaGraphs:
+    """Work that is repeated with the same shapes, on a GPU as a CUDA graph for each of them.
 
-    The first call with some arguments just works, which also loads what the work needs. The second
-    one records all that is launched; every later one replays the recording with a single launch.
+    The first call with some arguments runs eagerly, which also loads what the work needs. The second
+    one captures all that is launched; every later one replays the graph with a single launch.
     So the work must find its input and leave its output in the same tensors each time.
     """
 
-    def __init__(self, work: Callable[..., object], device: torch.device) -> None:
-        self._work, self._device = work, device
-        self._records = device.type == "cuda"
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self.are_captured = is_gpu(device)
         self._seen: set[Hashable] = set()
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
-        self._pool = torch.cuda.graph_pool_handle() if self._records else None
+        self._pool = torch.cuda.graph_pool_handle() if self.are_captured else None
 
-    def __call__(self, *shape: Hashable) -> None:
-        if not self._records or shape not in self._seen:
+    def run(self, work: Callable[..., object], *shape: Hashable) -> None:
+        if not self.are_captured or shape not in self._seen:
             self._seen.add(shape)
-            self._work(*shape)
+            work(*shape)
             return
         if shape not in self._graphs:
-            self._graphs[shape] = self._record(shape)
+            self._graphs[shape] = self._capture(work, shape)
         self._graphs[shape].replay()
 
-    def _record(self, shape: tuple[Hashable, ...]) -> torch.cuda.CUDAGraph:
+    def clear(self) -> None:
+        """Forget all graphs: the work is another now."""
+        self._seen.clear()
+        self._graphs.clear()
+        self._pool = torch.cuda.graph_pool_handle() if self.are_captured else None
+
+    def _capture(
+        self, work: Callable[..., object], shape: tuple[Hashable, ...]
+    ) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        lane = torch.cuda.current_stream(self._device)
-        # Other threads may go on using the device while this one records.
-        with torch.cuda.graph(graph, self._pool, lane, capture_error_mode="thread_local"):
-            self._work(*shape)
+        stream = torch.cuda.current_stream(self._device)
+        # Other threads may go on using the device while this one captures.
+        with torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"):
+            work(*shape)
         return graph

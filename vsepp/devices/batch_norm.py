@@ -98,7 +98,7 @@ class _BatchNorm(torch.autograd.Function):
             _, by_weight, by_bias = kernel(pull, rows, weight, mean, var, *ways)
             sums = torch.stack((by_weight, by_bias))
         by_weight, by_bias = sums.clone()
-        ctx.processes.sum_up([sums])
+        ctx.processes.all_reduce([sums])
         # Directly: factor pull. Through mean and var: a batch norm again, with other weights.
         factor = weight * (var + ctx.eps).rsqrt()
         slope, offset = -factor * sums / ctx.count

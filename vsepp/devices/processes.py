@@ -60,43 +60,43 @@ class Processes:
         everything: Tensor = _Gathered.apply(rows, length, self)
         return everything
 
-    def sum_up(self, tensors: Sequence[Tensor]) -> None:
-        """Replaces each tensor by its sum over all processes, in one message."""
+    def all_reduce(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its sum over all processes, in one message."""
         if self.number == 1:
             return
         message = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        with self._talking():
+        with self._reporting_lost_peers():
             dist.all_reduce(message, group=self.group)
         sums = message.split([tensor.numel() for tensor in tensors])
         for tensor, total in zip(tensors, sums, strict=True):
             tensor.copy_(total.view_as(tensor))
 
-    def begin_to_sum_up(self, tensor: Tensor) -> Callable[[], None]:
-        """`sum_up` of one tensor in the background; what is returned waits for its end."""
-        with self._talking():
+    def begin_all_reduce(self, tensor: Tensor) -> Callable[[], None]:
+        """`all_reduce` of one tensor in the background; what is returned waits for its end."""
+        with self._reporting_lost_peers():
             work = dist.all_reduce(tensor, group=self.group, async_op=True)
 
         def wait() -> None:
-            with self._talking():
+            with self._reporting_lost_peers():
                 work.wait()
 
         return wait
 
-    def another_line(self) -> "Processes":
-        """The same processes; what they say here need not be in order with what they say elsewhere."""
+    def new_group(self) -> "Processes":
+        """The same processes with a process group of their own, whose messages have their own order."""
         if self.number == 1:
             return self
         ranks = dist.get_process_group_ranks(self.group or dist.group.WORLD)
-        with self._talking():
-            line = dist.new_group(ranks, PATIENCE, use_local_synchronization=True)
-        assert isinstance(line, dist.ProcessGroup)  # this process is one of them
-        return replace(self, group=line)
+        with self._reporting_lost_peers():
+            group = dist.new_group(ranks, PATIENCE, use_local_synchronization=True)
+        assert isinstance(group, dist.ProcessGroup)  # this process is one of them
+        return replace(self, group=group)
 
     def copy_from_first(self, tensors: Sequence[Tensor]) -> None:
         if self.number == 1:
             return
         for tensor in tensors:
-            with self._talking():
+            with self._reporting_lost_peers():
                 dist.broadcast(tensor, group_src=0, group=self.group)
 
     def as_first(self, work: Callable[[], T]) -> T:
@@ -110,7 +110,7 @@ class Processes:
                 told = [(work(), True)]
             except Exception as error:  # whatever it is, the others must not wait for ever
                 failure = error
-        with self._talking():
+        with self._reporting_lost_peers():
             dist.broadcast_object_list(told, group_src=0, group=self.group)
         if failure is not None:
             raise failure
@@ -124,7 +124,7 @@ class Processes:
         if self.number == 1:
             return
         told: list[Any] = [None] * self.number
-        with self._talking():
+        with self._reporting_lost_peers():
             dist.all_gather_object(told, dict(facts), group=self.group)
         for name in told[0]:
             found = [theirs.get(name) for theirs in told]
@@ -139,8 +139,8 @@ class Processes:
         """Inside, batch norms that learn their statistics learn them from the shares of all."""
         return nullcontext() if self.number == 1 else StatisticsOfTheWholeBatch(self)
 
-    def throw_own_dice(self, *seeds: int) -> None:
-        """Dropout in the other processes than the first must not repeat the first one's."""
+    def seed_process(self, *seeds: int) -> None:
+        """Dropout in the other processes must not repeat that of the first."""
         if not self.is_first:
             torch.manual_seed(hash((*seeds, self.rank)) % 2**63)
 
@@ -152,7 +152,7 @@ class Processes:
         padded = rows.new_zeros(room, *rows.shape[1:])  # messages must be of one length
         padded[: len(rows)] = rows
         received = rows.new_empty(self.number, *padded.shape)
-        with self._talking():
+        with self._reporting_lost_peers():
             dist.all_gather(list(received.unbind()), padded, group=self.group)
         if length == self.number * room:
             return received.flatten(0, 1)
@@ -161,7 +161,7 @@ class Processes:
         return torch.cat([part[:size] for part, size in zip(received, sizes, strict=True)])
 
     @contextmanager
-    def _talking(self) -> Iterator[None]:
+    def _reporting_lost_peers(self) -> Iterator[None]:
         try:
             yield
         except RuntimeError as error:  # torch's word for a connection that is lost
@@ -187,7 +187,7 @@ class _Gathered(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, pull):  # type: ignore[no-untyped-def]
-        pull = pull.clone()
-        ctx.processes.sum_up([pull])
-        return pull[ctx.mine], None, None
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        gradient = gradient.clone()
+        ctx.processes.all_reduce([gradient])
+        return gradient[ctx.mine], None, None

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from vsepp.encoders.architecture import FEATURES
+from vsepp.encoders.joint import Backbone as Backbone
 from vsepp.encoders.net_weights import load_weights
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.plugins import loaded, offered
@@ -20,31 +21,6 @@ from vsepp.plugins import loaded, offered
 GROUP = "vsepp.backbones"  # entry points: functions of `weights` that return a Backbone
 PORTS, TIMEOUT = {"https": 443, "http": 80}, 5.0  # seconds
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
-
-class Backbone(nn.Module):
-    """A net, and the scaling of pixels that it expects."""
-
-    mean: Tensor
-    std: Tensor
-
-    def __init__(
-        self, net: nn.Module, num_features: int, mean: tuple[float, ...], std: tuple[float, ...]
-    ) -> None:
-        super().__init__()
-        self.net = net
-        self.num_features = num_features
-        self.register_buffer("mean", 255 * torch.tensor(mean).view(3, 1, 1), persistent=False)
-        self.register_buffer("std", 255 * torch.tensor(std).view(3, 1, 1), persistent=False)
-
-    def forward(self, images: Tensor) -> Tensor:
-        # images (M, 3, S, S), values 0 to 255 -> features (M, D_phi)
-        if images.dim() == 5:  # 10C: the mean over the crops of a picture (M, K, 3, S, S)
-            crops = self(images.flatten(0, 1))
-            mean: Tensor = crops.unflatten(0, images.shape[:2]).mean(1)
-            return mean
-        features: Tensor = self.net((images.to(self.mean.dtype) - self.mean) / self.std)
-        return features
 
 
 def backbone(name: str, weights: str = "none", size: int = 0) -> Backbone:

@@ -1,16 +1,59 @@
-"""The caption encoders: psi and W_g (Eq. 2), by a GRU over the words or by their mean."""
+"""Caption encoders: psi and W_g (Eq. 2), by a GRU over the words or by their mean."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from vsepp.encoders.image import normalized
-from vsepp.encoders.pooling import POOLINGS, last_of
+from vsepp.devices import Precision, autocast
+from vsepp.encoders.pooling import POOLINGS, is_word, last_states_of
+from vsepp.equations.similarity import EPSILON, normalize
+from vsepp.kernels import fused_gru, packed_gru
+from vsepp.kernels.fused_gru import FusedSteps
+from vsepp.kernels.packed_gru import PackedInputs, PlainSteps
 
 
-class CaptionEncoder(nn.Module):
+class CaptionEncoder(Protocol):
+    """A module that turns captions into vectors of the joint space."""
+
+    words: nn.Embedding
+    absolute: bool
+
+    def __call__(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """Words (M, L) ids, padded with anything, and their lengths (M,) -> vectors (M, D)"""
+
+    def sorted_path(self, num_captions: int, precision: Precision) -> "SortedPath":
+        """The fastest way to embed batches of so many captions, sorted by length, where it is."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+
+class SortedPath(Protocol):
+    """Embeds batches whose longest caption comes first.
+
+    It begins with what depends on the words alone, so that images can be embedded beside the rest.
+    """
+
+    batches_per_graph: int  # so many pay in one CUDA graph; they share one padded size
+
+    def padded_sizes(self, lengths: np.ndarray) -> np.ndarray:
+        """Lengths (B, M) of B batches -> (B,): batches of equal size are computed alike.
+
+        What fits into one of them fits into a larger one.
+        """
+
+    def project(self, words: Tensor, lengths: Tensor, size: int) -> Any:
+        """Words (M, L), the longest caption first, and their lengths (M,)"""
+
+    def encode(self, projected: Any) -> Tensor:
+        """-> vectors (M, D)"""
+
+
+class GRUEncoder(nn.Module):
     """g(c) = W_g psi(c): the state of a GRU after the last word, or what is pooled from all states."""
 
     def __init__(
@@ -36,35 +79,56 @@ class CaptionEncoder(nn.Module):
         self.pooling = None if pooling == "last" else POOLINGS[pooling]()
 
     @property
-    def is_the_papers(self) -> bool:
-        """One direction, and the state after the last word."""
+    def is_last_state_gru(self) -> bool:
+        """As in the paper: one direction, and the state after the last word."""
         return self.backward_gru is None and self.pooling is None
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         # words (M, L), lengths (M,) -> vectors (M, D)
+        if self.training and self.is_last_state_gru and packed_gru.suits(words):
+            return self._forward_packed(words, lengths)
         embedded = self.words(words)
-        # A GRU only looks back, so the padding behind the last word has no say in its state.
+        # A GRU only looks back, so the padding behind the last word does not reach its state.
         states, _ = self.gru(embedded)
         if self.backward_gru is None:
-            return self.placed(self._pooled(states, lengths))
+            return self.to_joint_space(self._pool(states, lengths))
         places = _from_the_end(words, lengths)
-        from_end, _ = self.backward_gru(_Reversed.apply(embedded, places))
+        from_end, _ = self.backward_gru(_Reverse.apply(embedded, places))
         if self.pooling is None:
-            return self.placed((last_of(states, lengths) + last_of(from_end, lengths)) / 2)
+            last = last_states_of(states, lengths) + last_states_of(from_end, lengths)
+            return self.to_joint_space(last / 2)
         # The mean keeps the width; a dimension has a word's past and its future.
-        return self.placed(self._pooled((states + _Reversed.apply(from_end, places)) / 2, lengths))
+        both = (states + _Reverse.apply(from_end, places)) / 2
+        return self.to_joint_space(self._pool(both, lengths))
 
-    def _pooled(self, states: Tensor, lengths: Tensor) -> Tensor:
+    def sorted_path(self, num_captions: int, precision: Precision) -> SortedPath:
+        weight = self.words.weight
+        if self.is_last_state_gru and packed_gru.suits(weight):
+            return PackedPath(self)
+        fits = fused_gru.fits(weight.device, num_captions, self.gru.hidden_size)
+        if self.is_last_state_gru and precision == "bf16" and fits:
+            return FusedPath(self, num_captions)
+        return PaddedPath(self)
+
+    def to_joint_space(
+        self, psi: Tensor, normalize: Callable[[Tensor], Tensor] = normalize
+    ) -> Tensor:
+        """W_g psi(c), on the unit hypersphere."""
+        # psi (M, H) -> vectors (M, D)
+        vectors = normalize(psi if self.linear is None else self.linear(psi))
+        return vectors.abs() if self.absolute else vectors
+
+    def _forward_packed(self, words: Tensor, lengths: Tensor) -> Tensor:
+        order = lengths.argsort(descending=True, stable=True)
+        path, longest = PackedPath(self), int(lengths[order[0]])
+        vectors = path.encode(path.project(words[order], lengths[order], longest))
+        return vectors[order.argsort()]
+
+    def _pool(self, states: Tensor, lengths: Tensor) -> Tensor:
         if self.pooling is None:
-            return last_of(states, lengths)
+            return last_states_of(states, lengths)
         pooled: Tensor = self.pooling(states.to(self.words.weight.dtype), lengths)
         return pooled
-
-    def placed(self, psi: Tensor, normalized: Callable[[Tensor], Tensor] = normalized) -> Tensor:
-        """W_g psi(c), on the unit hypersphere."""
-        # states after the last word (M, H) -> vectors (M, D)
-        vectors = normalized(psi if self.linear is None else self.linear(psi))
-        return vectors.abs() if self.absolute else vectors
 
 
 def _from_the_end(words: Tensor, lengths: Tensor) -> Tensor:
@@ -75,10 +139,10 @@ def _from_the_end(words: Tensor, lengths: Tensor) -> Tensor:
     return torch.where(mirrored < 0, places, mirrored)
 
 
-class _Reversed(torch.autograd.Function):
+class _Reverse(torch.autograd.Function):
     """Rows (M, L, D) in the order of `_from_the_end`, which is its own inverse, and so its own gradient.
 
-    Torch would add the gradients up one by one: it does not know that no place comes twice.
+    Torch would add the gradients one by one, as it cannot know that no place comes twice.
     """
 
     @staticmethod
@@ -88,9 +152,9 @@ class _Reversed(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, pull):  # type: ignore[no-untyped-def]
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
         (places,) = ctx.saved_tensors
-        return pull.gather(1, places[:, :, None].expand_as(pull)), None
+        return gradient.gather(1, places[:, :, None].expand_as(gradient)), None
 
 
 class BagOfWords(nn.Module):
@@ -105,8 +169,79 @@ class BagOfWords(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         # words (M, L), lengths (M,) -> vectors (M, D)
-        places = torch.arange(words.shape[1], device=words.device)
-        is_word = (places[None, :] < lengths[:, None]).unsqueeze(-1)
-        mean = (self.words(words) * is_word).sum(dim=1) / lengths[:, None]
-        vectors = normalized(mean + self.bias)
+        mean = (self.words(words) * is_word(words, lengths)).sum(dim=1) / lengths[:, None]
+        vectors = normalize(mean + self.bias)
         return vectors.abs() if self.absolute else vectors
+
+    def sorted_path(self, num_captions: int, precision: Precision) -> SortedPath:
+        return PaddedPath(self)
+
+
+class PackedPath:
+    """For a CPU: every step of the GRU takes the captions that are long enough for it, and no others."""
+
+    batches_per_graph = 1
+
+    def __init__(self, encoder: GRUEncoder) -> None:
+        self.encoder, self.steps = encoder, PlainSteps()
+
+    def padded_sizes(self, lengths: np.ndarray) -> np.ndarray:
+        return lengths[:, 0]
+
+    def project(self, words: Tensor, lengths: Tensor, size: int) -> PackedInputs:
+        table, gru = self.encoder.words.weight, self.encoder.gru
+        return packed_gru.project_inputs(table, gru, words[:, :size], lengths, self.steps)
+
+    def encode(self, projected: PackedInputs) -> Tensor:
+        states = packed_gru.last_states(projected, self.encoder.gru, self.steps)
+        return self.encoder.to_joint_space(states)
+
+
+class FusedPath:
+    """For a Hopper GPU: all steps in one launch. Only the number of words decides about the shapes."""
+
+    batches_per_graph = 8
+
+    def __init__(self, encoder: GRUEncoder, num_captions: int) -> None:
+        from vsepp.kernels.rows import unit_rows
+
+        self.encoder = encoder
+        self.steps_for = FusedSteps.for_batches_of(encoder.gru, num_captions)
+        self.normalize = partial(unit_rows, shortest=EPSILON)
+
+    def padded_sizes(self, lengths: np.ndarray) -> np.ndarray:
+        return _round_up(lengths.sum(axis=1), 128)
+
+    def project(self, words: Tensor, lengths: Tensor, size: int) -> tuple[PackedInputs, FusedSteps]:
+        table, gru, steps = self.encoder.words.weight, self.encoder.gru, self.steps_for(size)
+        return packed_gru.project_inputs(table, gru, words, lengths, steps), steps
+
+    def encode(self, projected: tuple[PackedInputs, FusedSteps]) -> Tensor:
+        inputs, steps = projected
+        states = packed_gru.last_states(inputs, self.encoder.gru, steps)
+        return self.encoder.to_joint_space(states, self.normalize)
+
+
+class PaddedPath:
+    """For any encoder: captions padded to one of a few lengths. On a GPU, cuDNN computes the GRU."""
+
+    batches_per_graph = 1
+
+    def __init__(self, encoder: nn.Module) -> None:
+        self.encoder = encoder
+
+    def padded_sizes(self, lengths: np.ndarray) -> np.ndarray:
+        return _round_up(lengths[:, 0], 4)
+
+    def project(self, words: Tensor, lengths: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        return words[:, :size], lengths
+
+    def encode(self, projected: tuple[Tensor, Tensor]) -> Tensor:
+        words, lengths = projected
+        with autocast(words):
+            vectors: Tensor = self.encoder(words, lengths)
+        return vectors.float()
+
+
+def _round_up(numbers: np.ndarray, multiple: int) -> np.ndarray:
+    return -(-numbers // multiple) * multiple

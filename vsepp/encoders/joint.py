@@ -1,18 +1,121 @@
-"""Two encoders, one space, one similarity (Sec. 2.1)."""
+"""Two encoders, one space, one similarity (Sec. 2.1); here the image encoder, phi and W_f (Eq. 1)."""
 
+import math
 from collections.abc import Callable
+from typing import Self
 
+import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
+from vsepp.devices import autocast, speed_up
 from vsepp.encoders.architecture import Architecture
-from vsepp.encoders.backbones import backbone
-from vsepp.encoders.caption import BagOfWords, CaptionEncoder
-from vsepp.encoders.image import ImageEncoder
-from vsepp.equations.similarity import SIMILARITIES, inner_product
+from vsepp.encoders.caption import BagOfWords, CaptionEncoder, GRUEncoder
+from vsepp.equations.similarity import SIMILARITIES, inner_product, normalize
 from vsepp.errors import WrongRequest
 from vsepp.loading.batches import Batch
 
 Similarity = Callable[[Tensor, Tensor], Tensor]
+
+
+class Backbone(nn.Module):
+    """A net, and the scaling of pixels that it expects."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self, net: nn.Module, num_features: int, mean: tuple[float, ...], std: tuple[float, ...]
+    ) -> None:
+        super().__init__()
+        self.net = net
+        self.num_features = num_features
+        self.register_buffer("mean", 255 * torch.tensor(mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", 255 * torch.tensor(std).view(3, 1, 1), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        # images (M, 3, S, S), values 0 to 255 -> features (M, D_phi)
+        if images.dim() == 5:  # 10C: the mean over the crops of a picture (M, K, 3, S, S)
+            crops = self(images.flatten(0, 1))
+            mean: Tensor = crops.unflatten(0, images.shape[:2]).mean(1)
+            return mean
+        features: Tensor = self.net((images.to(self.mean.dtype) - self.mean) / self.std)
+        return features
+
+
+class ImageEncoder(nn.Module):
+    """f(i) = W_f phi(i): a backbone, frozen or fine-tuned, and a linear map."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        dim: int,
+        finetune: bool = False,
+        fixed_statistics: bool = False,
+        normalize: bool = True,
+        normalize_features: bool = True,
+        absolute: bool = False,
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone.requires_grad_(finetune)
+        self.finetune = finetune
+        self.fixed_statistics = fixed_statistics
+        self.normalize = normalize  # Sec. 3: VSE0 keeps the image norm; it helped the baseline
+        self.normalize_features = normalize_features  # differs from the paper: the release does so
+        self.absolute = absolute  # Sec. 3.5: Order0
+        self._compiled: Callable[[Tensor], Tensor] | None = None
+        # differs from the paper: Eq. 1 has no bias, the release has one
+        self.linear = nn.Linear(backbone.num_features, dim)
+        bound = math.sqrt(6 / (backbone.num_features + dim))
+        nn.init.uniform_(self.linear.weight, -bound, bound)
+        nn.init.zeros_(self.linear.bias)
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        if not self.finetune:
+            self.backbone.eval()
+        elif self.fixed_statistics:
+            # differs from the release: there they train until an epoch's first validation
+            _fix_statistics(self.backbone)
+        return self
+
+    def use_fast_training(self, compiled: bool = False) -> None:
+        """On a GPU, from now on and in training mode: channels last in memory, and compiled."""
+        self._compiled = speed_up(self.backbone, compiled)
+
+    def features(self, images: Tensor) -> Tensor:
+        """phi(i)."""
+        # images (M, 3, S, S) or (M, K, 3, S, S) -> features (M, D_phi)
+        net = self._compiled if self._compiled and self.training else self.backbone
+        with (
+            torch.set_grad_enabled(torch.is_grad_enabled() and self.finetune),
+            autocast(images, is_wanted=self.training),
+        ):
+            features = net(images)
+        return features.to(self.linear.weight.dtype)
+
+    def forward(self, images: Tensor) -> Tensor:
+        # images (M, 3, S, S) or (M, K, 3, S, S), or features (M, D_phi) -> vectors (M, D)
+        are_features = images.dim() == 2
+        features = images.to(self.linear.weight.dtype) if are_features else self.features(images)
+        if self.normalize_features:
+            features = normalize(features)
+        vectors: Tensor = self.linear(features)
+        if self.normalize:
+            vectors = normalize(vectors)
+        return vectors.abs() if self.absolute else vectors
+
+
+def _fix_statistics(net: nn.Module) -> None:
+    """Batch norms use the statistics that they were trained with, and nothing is dropped.
+
+    All other modules stay in training mode: some of timm's (TinyViT, LeViT, EfficientFormer) cache what they
+    compute from their weights in eval mode, and could not be trained in it.
+    """
+    for module in net.modules():
+        drops = "Drop" in type(module).__name__ or bool(getattr(module, "drop_rate", False))
+        if drops or isinstance(module, _NormBase):
+            module.training = False  # not .eval(): the parts of a module are modules, too
 
 
 class JointEmbedding(nn.Module):
@@ -21,7 +124,7 @@ class JointEmbedding(nn.Module):
     def __init__(
         self,
         image_encoder: ImageEncoder,
-        caption_encoder: CaptionEncoder | BagOfWords,
+        caption_encoder: CaptionEncoder,
         similarity: Similarity = inner_product,
     ) -> None:
         super().__init__()
@@ -38,6 +141,8 @@ class JointEmbedding(nn.Module):
         fixed_statistics: bool = False,
     ) -> "JointEmbedding":
         """A fresh model; what is not architecture concerns the image encoder's backbone."""
+        from vsepp.encoders.backbones import backbone
+
         plan = architecture
         if plan.similarity not in SIMILARITIES:
             known = ", ".join(SIMILARITIES)
@@ -72,10 +177,10 @@ class JointEmbedding(nn.Module):
         return self.similarity(images, self.embed_captions(batch.words, batch.lengths))
 
 
-def _caption_encoder(plan: Architecture) -> CaptionEncoder | BagOfWords:
+def _caption_encoder(plan: Architecture) -> CaptionEncoder:
     if plan.caption_encoder == "bag":
         return BagOfWords(plan.num_words, plan.dim, plan.absolute)
-    return CaptionEncoder(
+    return GRUEncoder(
         plan.num_words,
         plan.dim,
         plan.word_dim,

@@ -1,4 +1,4 @@
-"""From a vector at every word to one of the caption; padding has no say.
+"""From a state at every word to one of the caption; padding does not count.
 
 All take states (M, L, D) and lengths (M,), and give (M, D).
 """
@@ -13,7 +13,7 @@ def is_word(states: Tensor, lengths: Tensor) -> Tensor:
     return (places < lengths[:, None]).unsqueeze(-1)
 
 
-def last_of(states: Tensor, lengths: Tensor) -> Tensor:
+def last_states_of(states: Tensor, lengths: Tensor) -> Tensor:
     return states[torch.arange(len(states), device=states.device), lengths - 1]
 
 
@@ -41,10 +41,10 @@ class Learned(nn.Module):
 
     def __init__(self, num_waves: int = 16, hidden: int = 32) -> None:
         super().__init__()
-        waves = 100.0 ** -torch.linspace(0, 1, num_waves)  # turns of 6 to 600 words
+        waves = 100.0 ** -torch.linspace(0, 1, num_waves)  # periods of 6 to 600 words
         self.register_buffer("waves", waves, persistent=False)
         self.hidden = nn.Linear(4 * num_waves, hidden)
-        self.weight = nn.Linear(hidden, 1, bias=False)  # a softmax would not see it
+        self.weight = nn.Linear(hidden, 1, bias=False)  # a bias cancels in the softmax
 
     def forward(self, states: Tensor, lengths: Tensor) -> Tensor:
         word = is_word(states, lengths)
@@ -64,4 +64,8 @@ class Learned(nn.Module):
         return scores.masked_fill(~is_word, -torch.inf).softmax(dim=1)
 
 
-POOLINGS: dict[str, type[Mean | Max | Learned]] = {"mean": Mean, "max": Max, "gpo": Learned}
+POOLINGS: dict[str, type[nn.Module]] = {
+    "mean": Mean,
+    "max": Max,
+    "gpo": Learned,
+}

@@ -3,15 +3,24 @@
 Rows are images, columns are captions, higher is better.
 """
 
+from collections.abc import Callable
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from vsepp import kernels
-
+# differs from the release: a vector of zeros stays one, there it turns into NaN
+EPSILON = 1e-6
+# Faster implementations of order_similarity for some devices; None for tensors that one is not made for.
+FUSED: list[Callable[[Tensor, Tensor], Tensor | None]] = []
 # Floats that the order similarity may hold at once: 16 MB in single precision, small enough to
 # stay in a CPU's cache and large enough to keep it busy.
 ORDER_TILE = 4_000_000
+
+
+def normalize(vectors: Tensor) -> Tensor:
+    """Onto the unit hypersphere (Sec. 2.1)."""
+    return nn.functional.normalize(vectors, dim=-1, eps=EPSILON)
 
 
 def inner_product(images: Tensor, captions: Tensor) -> Tensor:
@@ -23,12 +32,12 @@ def inner_product(images: Tensor, captions: Tensor) -> Tensor:
 def order_similarity(images: Tensor, captions: Tensor) -> Tensor:
     """Minus the squared length of what the caption claims beyond the image (Sec. 3.5)."""
     # images (M, D), captions (N, D) -> scores (M, N)
-    if _runs_fused(images, captions):
-        from vsepp.kernels import order
-
-        return order.order_similarity(images, captions)
-    scores: Tensor = _OrderSimilarity.apply(images, captions)
-    return scores
+    for fused in FUSED:
+        scores = fused(images, captions)
+        if scores is not None:
+            return scores
+    plain: Tensor = _OrderSimilarity.apply(images, captions)
+    return plain
 
 
 def order_similarity_rooted(images: Tensor, captions: Tensor) -> Tensor:
@@ -36,7 +45,7 @@ def order_similarity_rooted(images: Tensor, captions: Tensor) -> Tensor:
     # differs from the paper: Sec. 3.5 prints the square, the release takes its root
     squared = -order_similarity(images, captions)
     violated = squared > 0
-    # The root's slope at zero is infinite; a pair without violation gets no gradient instead of NaN.
+    # The root's gradient at zero is infinite; a pair without violation gets no gradient instead of NaN.
     return -torch.where(violated, torch.where(violated, squared, 1).sqrt(), 0)
 
 
@@ -46,11 +55,6 @@ def negative_distance(images: Tensor, captions: Tensor) -> Tensor:
     # |i|^2 + |c|^2 - 2ic cancels where i is near c: in single precision a distance of 1e-3 would be
     # wrong by 40 %. From differences it would be right, too, and take fourteen times as long.
     return -torch.cdist(images.double(), captions.double()).to(images.dtype)
-
-
-def _runs_fused(images: Tensor, captions: Tensor) -> bool:
-    is_single = images.dtype == captions.dtype == torch.float32
-    return is_single and len(images) * len(captions) > 0 and kernels.gluon_available(images.device)
 
 
 class _OrderSimilarity(torch.autograd.Function):
@@ -72,9 +76,9 @@ class _OrderSimilarity(torch.autograd.Function):
         image_gradient, caption_gradient = torch.zeros_like(images), torch.zeros_like(captions)
         for rows, columns in _tiles(images, captions):
             excess = _excess(images[rows], captions[columns])
-            pull = 2 * gradient[rows, columns]  # d(-e^2)/di = +2e, d(-e^2)/dc = -2e
-            image_gradient[rows] += torch.einsum("mn,mnd->md", pull, excess)
-            caption_gradient[columns] -= torch.einsum("mn,mnd->nd", pull, excess)
+            weights = 2 * gradient[rows, columns]  # d(-e^2)/di = +2e, d(-e^2)/dc = -2e
+            image_gradient[rows] += torch.einsum("mn,mnd->md", weights, excess)
+            caption_gradient[columns] -= torch.einsum("mn,mnd->nd", weights, excess)
         return image_gradient, caption_gradient
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vsepp.devices import ALONE, Processes, full_precision, pictures_at_once
+from vsepp.devices import ALONE, Processes, full_precision, inference_batch_size
 from vsepp.encoders.joint import JointEmbedding, Similarity
 from vsepp.equations.ranking import Recall
 from vsepp.equations.similarity import inner_product
@@ -118,7 +118,7 @@ def embed(
 @torch.inference_mode()
 def embed_images(model: JointEmbedding, pairs: Pairs, processes: Processes = ALONE) -> Tensor:
     with _in_use(model) as device:
-        batches = pairs.image_batches(pictures_at_once(device), processes.share)
+        batches = pairs.image_batches(inference_batch_size(device), processes.share)
         vectors = [model.embed_images(batch.to(device)) for batch in batches]
     return processes.gathered(torch.cat(vectors), len(pairs.items))
 

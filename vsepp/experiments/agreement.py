@@ -10,11 +10,7 @@ from vsepp.errors import WrongRequest
 from vsepp.experiments.recipe import Recipe
 
 
-def check_that_work_can_be_shared(recipe: Recipe, processes: Processes) -> None:
-    if processes.number > 1 and recipe.loss.nested:
-        raise WrongRequest(
-            "Nested vectors are learned by one process: leave torchrun away, or set loss.nested=[]"
-        )
+def check_that_every_process_has_a_pair(recipe: Recipe, processes: Processes) -> None:
     if processes.number > recipe.batch_size:
         raise WrongRequest(
             f"{processes.number} processes share batches of {recipe.batch_size} pairs, and some would "

@@ -16,8 +16,8 @@ from vsepp.experiments.provenance import differences
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.setup import Setup
 from vsepp.snapshots.snapshot import Snapshot
-from vsepp.training.average import RunningAverage
 from vsepp.training.loop import Epoch
+from vsepp.training.optimizer import AveragedWeights
 from vsepp.training.state import put_back, read_state, save_state
 
 STATE = "resume.state"
@@ -41,7 +41,7 @@ class Keeper:
         notes: dict[str, Any],
         setup: Setup,
         optimizer: torch.optim.Optimizer,
-        average: RunningAverage | None,
+        average: AveragedWeights | None,
         into: Path,
     ) -> None:
         self.recipe = recipe
@@ -68,7 +68,7 @@ class Keeper:
 
     def model_to_keep(self) -> AbstractContextManager[None]:
         """In here the model has the weights that are scored and kept: their average, if there is one."""
-        return self.average.in_place() if self.average else nullcontext()
+        return self.average.in_model() if self.average else nullcontext()
 
     def is_best(self, result: Retrieval) -> bool:
         """The highest recall sum; of equal ones, the lower mean ranks; of equal ones, the last."""

@@ -200,14 +200,6 @@ def _training(recipe: "Recipe") -> tuple[tuple[bool, str], ...]:
             all(0 < width < recipe.model.dim for width in recipe.loss.nested),
             "loss.nested takes widths below model.dim.",
         ),
-        (
-            not (recipe.chunk_size and recipe.loss.nested),
-            "loss.nested does not work with chunk_size: set chunk_size=0 or loss.nested=[].",
-        ),
-        (
-            not (recipe.precision == "float64" and recipe.loss.nested),
-            "loss.nested does not work in double precision: set loss.nested=[].",
-        ),
         (0 <= recipe.averaging < 1, "averaging takes 0 to just below 1."),
         (recipe.net_share >= 0, "net_share takes 0 or more."),
         (

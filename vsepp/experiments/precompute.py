@@ -12,12 +12,12 @@ from vsepp.data.captioned import CaptionedImage, CaptionedImages, is_plain_name,
 from vsepp.data.collections import Track, no_progress
 from vsepp.data.features import ORIGIN
 from vsepp.data.pictures import View
-from vsepp.devices import best_device, pictures_at_once, prepare
+from vsepp.devices import best_device, inference_batch_size, prepare
 from vsepp.encoders.backbones import Backbone, backbone, fingerprint
 from vsepp.errors import WrongRequest
 from vsepp.experiments.keys import UseKeys
 from vsepp.experiments.provenance import content_of_items
-from vsepp.loading.decoded import DecodedPictures
+from vsepp.loading.images import PicturesInMemory
 
 ON_DISK = {"val": "dev"}  # the release's name of the split
 
@@ -115,8 +115,8 @@ def _write_split(
         draft, mode="w+", dtype=np.float32, shape=(len(items), net.num_features)
     )
     device, done = net.mean.device, 0
-    size = pictures_at_once(device)
-    batches = DecodedPictures(items, view, memory=0).batches(size)
+    size = inference_batch_size(device)
+    batches = PicturesInMemory(items, view, memory=0).in_order(size)
     with torch.inference_mode():
         for images in track(batches, stem, -(-len(items) // size)):
             rows[done : done + len(images)] = net(images.to(device)).float().cpu().numpy()

@@ -1,7 +1,7 @@
 """The one place where learning is wired together: recipe + data -> the best snapshot."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -11,18 +11,17 @@ import torch
 
 from vsepp.data.captioned import CaptionedImages
 from vsepp.devices import (
-    ALONE,
     FirstStopped,
     OthersGone,
     Processes,
     best_device,
+    computing_in,
     join,
     prepare,
-    products_in,
 )
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.retrieval import embed
-from vsepp.experiments.agreement import check_that_work_can_be_shared
+from vsepp.experiments.agreement import check_that_every_process_has_a_pair
 from vsepp.experiments.bookkeeping import Bookkeeping
 from vsepp.experiments.closed_form import solve
 from vsepp.experiments.health import Stopped, refuse_stopped
@@ -30,10 +29,10 @@ from vsepp.experiments.keeper import Keeper, Run, has_something_to_resume
 from vsepp.experiments.keys import loss_named
 from vsepp.experiments.provenance import fingerprint, notes_of
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
-from vsepp.experiments.setup import Setup, set_up
-from vsepp.training import fast, loop
-from vsepp.training.average import RunningAverage
-from vsepp.training.loop import Epoch, Phase, Step, adam
+from vsepp.experiments.setup import set_up
+from vsepp.training.loop import Epoch, Phase, Step
+from vsepp.training.optimizer import AveragedWeights, adam
+from vsepp.training.trainer import steps_and_epochs
 
 
 def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False) -> Run:
@@ -48,7 +47,7 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
         return processes.as_first(lambda: solve(recipe, data, into))
     device = best_device()
     prepare(device)
-    with products_in(recipe.precision):  # features, training and validation alike
+    with computing_in(recipe.precision):  # features, training and validation alike
         return _train(recipe, data, into, resume, device, processes)
 
 
@@ -56,7 +55,7 @@ def _train(
     recipe: Recipe, data: CaptionedImages, into: Path, resume: bool, device: torch.device, processes: Processes
 ) -> Run:  # fmt: skip
     phases = [_phase(keys, recipe.loss) for keys in recipe.phases]
-    check_that_work_can_be_shared(recipe, processes)
+    check_that_every_process_has_a_pair(recipe, processes)
     resumes = processes.as_first(lambda: has_something_to_resume(into, resume))
     of_run = processes.as_first(lambda: fingerprint(recipe, data))
     processes.as_first(lambda: refuse_stopped(into, of_run, recipe.health))
@@ -65,23 +64,27 @@ def _train(
     ways = recipe.batch_size, recipe.data.crop, recipe.seed, recipe.model.word_dropout
     batches = setup.learned.batches(*ways, processes.share)
     optimizer = adam(setup.model, recipe.net_share)
-    average = RunningAverage(setup.model, recipe.averaging) if recipe.averaging else None
+    average = AveragedWeights(setup.model, recipe.averaging) if recipe.averaging else None
     keeper = Keeper(recipe, notes_of(data, of_run), setup, optimizer, average, into)
-    batches.epoch = keeper.go_back(processes) if resumes else 0
-    books = Bookkeeping(recipe, setup, keeper, batches.epoch, len(batches))
-    events = walk_for(recipe, setup, device, processes)(
+    epochs_done = keeper.go_back(processes) if resumes else 0
+    books = Bookkeeping(recipe, setup, keeper, epochs_done, len(batches))
+    events = steps_and_epochs(
         setup.model,
         batches,
         phases,
         gradient_clip=recipe.gradient_clip,
         reduction=recipe.loss.reduction,
         mask_same_image=recipe.loss.mask_same_image,
+        nested=recipe.loss.nested,
         device=device,
+        precision=recipe.precision,
         optimizer=optimizer,
-        epochs_done=batches.epoch,
+        epochs_done=epochs_done,
         average=average,
+        chunk_size=recipe.chunk_size or None,
+        processes=processes,
     )
-    processes.throw_own_dice(recipe.seed, batches.epoch)
+    processes.seed_process(recipe.seed, epochs_done)
     with _what_is_left_is_said(keeper, processes):
         _follow(events, books, processes)
     return processes.as_first(keeper.finish)
@@ -96,7 +99,7 @@ def _follow(events: Iterator[Step | Epoch], books: Bookkeeping, processes: Proce
                 with keeper.model_to_keep():
                     vectors = embed(setup.model, setup.validation, processes)
                 keeper.best = processes.as_first(partial(books.epoch, event, *vectors))
-                processes.throw_own_dice(seed, event.number)
+                processes.seed_process(seed, event.number)
             elif processes.is_first:
                 books.step(event)
 
@@ -120,18 +123,6 @@ def _what_is_left_is_said(keeper: Keeper, processes: Processes) -> Iterator[None
             if isinstance(error, Stopped):
                 error.write(keeper.into, keeper.notes["fingerprint"])
         raise
-
-
-def walk_for(
-    recipe: Recipe, setup: Setup, device: torch.device, processes: Processes = ALONE
-) -> Callable[..., Iterator[Step | Epoch]]:
-    """The fast loop; the plain one where a net learns on a CPU, or where batches are divided."""
-    if recipe.chunk_size or processes.number > 1 or recipe.precision == "float64":
-        chunk_size = recipe.chunk_size or None
-        return partial(loop.steps_and_epochs, chunk_size=chunk_size, processes=processes)
-    if setup.learns_a_net and device.type == "cpu" and not recipe.loss.nested:
-        return loop.steps_and_epochs  # its time is the net's
-    return partial(fast.steps_and_epochs, nested=recipe.loss.nested, precision=recipe.precision)
 
 
 def _phase(keys: PhaseKeys, settings: LossKeys) -> Phase:

@@ -8,7 +8,7 @@ import torch
 from vsepp.data.captioned import CaptionedImage, CaptionedImages
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
-from vsepp.devices import ALONE, Processes, free_memory, pictures_at_once
+from vsepp.devices import ALONE, Processes, inference_batch_size
 from vsepp.encoders.architecture import FEATURES, Architecture, Design
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
@@ -23,7 +23,7 @@ from vsepp.experiments.fitting import (
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.start import snapshot_to_start_from
 from vsepp.loading.batches import Pairs
-from vsepp.loading.label_errors import with_wrong_captions
+from vsepp.loading.caption_noise import with_wrong_captions
 from vsepp.snapshots.snapshot import Snapshot
 
 WORDS = "caption_encoder.words.weight"
@@ -38,10 +38,6 @@ class Setup:
     architecture: Architecture
     learned: Pairs
     validation: Pairs
-
-    @property
-    def learns_a_net(self) -> bool:
-        return self.model.image_encoder.finetune and self.learned.features is None
 
 
 def set_up(
@@ -64,11 +60,13 @@ def set_up(
         validation = with_features(model, validation, processes)
         if not recipe.crops_at_random:
             learned = with_features(model, learned, processes)
-    learned, validation = (_near(device, part) for part in (learned, validation))
+    learned, validation = (
+        pairs.with_images(pairs.images.near(device)) for pairs in (learned, validation)
+    )
     if recipe.precision != "float64":
         # Batch norms that wait for other processes cannot be compiled.
         compiled = recipe.compiled and processes.number == 1
-        model.image_encoder.learn_quickly(recipe.precision, compiled)
+        model.image_encoder.use_fast_training(compiled)
     return Setup(model, vocabulary, architecture, learned, validation)
 
 
@@ -169,22 +167,13 @@ def _view_of_training(recipe: Recipe, view: View) -> View:
     return replace(view, size=size, least_area=area, square=squeezed, crop_from=from_)
 
 
-def _near(device: torch.device, pairs: Pairs) -> Pairs:
-    """Pictures that are needed in every epoch go to a GPU that has room for them; originals are too large."""
-    needed = pairs.features is None and pairs.view.crops == 1
-    needed = needed and pairs.view.crop_from == "resized"
-    if needed and device.type == "cuda" and pairs.bytes_of_pictures < 0.4 * free_memory(device):
-        return pairs.with_pictures_on(device)
-    return pairs
-
-
 @torch.no_grad()
 def with_features(model: JointEmbedding, pairs: Pairs, processes: Processes = ALONE) -> Pairs:
     """Sec. 3: what a frozen net makes of a fixed crop can be computed once and reused."""
-    if pairs.features is not None:
+    if pairs.images.are_features:
         return pairs
     device = next(model.parameters()).device
     model.eval()
-    batches = pairs.image_batches(pictures_at_once(device), processes.share)
+    batches = pairs.image_batches(inference_batch_size(device), processes.share)
     features = torch.cat([model.image_encoder.features(batch.to(device)) for batch in batches])
     return pairs.with_features(processes.gathered(features, len(pairs.items)))

@@ -113,7 +113,7 @@ def _add_losses(losses, total, size, BLOCK: tl.constexpr):
 
 
 def sum_of_hinges(
-    scores: Tensor, total: Tensor, margin: float, weight: float, image_ids: Tensor | None = None
+    margin: float, scores: Tensor, total: Tensor, weight: float, image_ids: Tensor | None = None
 ) -> Tensor:
     """Eq. 5: adds the losses of all pairs to `total` and returns `weight` times their gradient."""
     # scores (M, M), image_ids (M,) where captions of one picture are no rivals -> (M, M)
@@ -121,7 +121,7 @@ def sum_of_hinges(
 
 
 def max_of_hinges(
-    scores: Tensor, total: Tensor, margin: float, weight: float, image_ids: Tensor | None = None
+    margin: float, scores: Tensor, total: Tensor, weight: float, image_ids: Tensor | None = None
 ) -> Tensor:
     """Eq. 6, likewise."""
     return _launch(max_both_sides, max_gradient, scores, total, margin, weight, image_ids)

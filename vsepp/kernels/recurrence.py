@@ -1,11 +1,11 @@
-"""The walk through a batch of captions (`encoders/recurrence.py`) on a Hopper GPU, in bfloat16.
+"""The GRU over a batch of captions (`packed_gru.py`) on a Hopper GPU, in bfloat16.
 
 A recurrence is a chain: what costs time is not its arithmetic but its steps, each of which waits for
-the last one. Here a whole walk is one launch. Every program owns ROWS captions and UNITS units of their
+the last one. Here all steps are one launch. Every program owns ROWS captions and UNITS units of their
 states. It keeps its share of the weights in shared memory and its states in registers, in single
 precision, and after each word shows the states to the programs that own the other units of the same
 captions. They wait for each other by counting arrivals, so all programs must be on the device at once:
-see `encoders/recurrence_gpu.fits`.
+see `fused_gru.fits`.
 """
 
 from typing import Any
@@ -21,16 +21,21 @@ fetch: Any = getattr(async_copy, "async_load", None) or async_copy.async_copy_gl
 
 ROWS = gl.constexpr(64)
 UNITS = gl.constexpr(16)
-DEPTH = gl.constexpr(
-    64
-)  # columns of a tile of states: as many as one swizzled line of memory holds
+# Columns of a tile of states: as many as one swizzled line of memory holds.
+DEPTH = gl.constexpr(64)
 STAGES = gl.constexpr(8)  # tiles on their way at once; a power of two, as the ring is indexed by it
 LINE = gl.constexpr(32)  # counters this far apart do not share a line of the cache
 
-OWN = gl.constexpr(gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 16, 16]))  # of ROWS x UNITS
-WIDE = gl.constexpr(gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0]))  # 16 bytes a thread, of DEPTH
-NARROW = gl.constexpr(gl.BlockedLayout([1, 8], [16, 2], [4, 1], [1, 0]))  # likewise, of UNITS
-FLAT = gl.constexpr(gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0]))
+OWN_LAYOUT = gl.constexpr(
+    gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 16, 16])
+)  # of ROWS x UNITS
+WIDE_LAYOUT = gl.constexpr(
+    gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+)  # 16 bytes a thread, of DEPTH
+NARROW_LAYOUT = gl.constexpr(
+    gl.BlockedLayout([1, 8], [16, 2], [4, 1], [1, 0])
+)  # likewise, of UNITS
+FLAT_LAYOUT = gl.constexpr(gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0]))
 WIDE_TILE = gl.constexpr(gl.NVMMASharedLayout(128, 16, 2))
 NARROW_TILE = gl.constexpr(gl.NVMMASharedLayout(32, 16, 2))
 
@@ -51,9 +56,9 @@ def pack(
         gl.store(starts + step, start)
     num_words = gl.sum((length > step).to(gl.int32), axis=0)
     num_rows = gl.where(step < width, num_words, capacity - start)
-    column = gl.arange(0, COLUMNS, gl.SliceLayout(0, FLAT))[None, :]
+    column = gl.arange(0, COLUMNS, gl.SliceLayout(0, FLAT_LAYOUT))[None, :]
     for first in range(gl.program_id(1) * 16, num_rows, gl.num_programs(1) * 16):
-        row = first + gl.arange(0, 16, gl.SliceLayout(1, FLAT))
+        row = first + gl.arange(0, 16, gl.SliceLayout(1, FLAT_LAYOUT))
         is_word = row < num_words
         word = gl.load(words + row * width + step, mask=is_word, other=0)
         gl.store(packed + start + row, word, mask=row < num_rows)
@@ -65,43 +70,43 @@ def pack(
 
 
 @gluon.jit(do_not_specialize=["num_captions", "capacity"])
-def walk_forward(
-    drive, weight, input_bias, state_bias, lengths, starts, before, gates, last, arrived,
+def gru_forward(
+    projected, weight, input_bias, state_bias, lengths, starts, before, gates, last, arrived,
     num_captions, capacity, HIDDEN: gl.constexpr,
 ):  # fmt: skip
-    """The states of all captions, word after word; keeps what the way back will need."""
+    """The states of all captions, word after word; keeps what the backward pass will need."""
     kept = gl.allocate_shared_memory(gl.bfloat16, [3 * HIDDEN // DEPTH, UNITS, DEPTH], WIDE_TILE)
     ring = gl.allocate_shared_memory(gl.bfloat16, [STAGES, ROWS, DEPTH], WIDE_TILE)
-    _keep_rows(weight, kept, HIDDEN)
-    rows, units, length = _owned(lengths, num_captions)
+    _load_rows(weight, kept, HIDDEN)
+    rows, units, length = _own_tile(lengths, num_captions)
     own = rows[:, None] * HIDDEN + units[None, :]
     is_caption = (rows < num_captions)[:, None]
     bias_r = gl.load(input_bias + units) + gl.load(state_bias + units)
     bias_z = gl.load(input_bias + HIDDEN + units) + gl.load(state_bias + HIDDEN + units)
     bias_n = gl.load(input_bias + 2 * HIDDEN + units)
     bias_m = gl.load(state_bias + 2 * HIDDEN + units)
-    state = gl.zeros([ROWS, UNITS], gl.float32, OWN)
+    state = gl.zeros([ROWS, UNITS], gl.float32, OWN_LAYOUT)
     gl.store(before + own, state.to(gl.bfloat16), mask=is_caption)
     counter = arrived + gl.program_id(1) * LINE
     num_steps = gl.max(length, axis=0)
     for step in range(num_steps):
         start = gl.load(starts + step)
         live = (length > step)[:, None]
-        asked = drive + (start + rows)[:, None] * (3 * HIDDEN) + units[None, :]
-        drive_r = gl.load(asked, mask=live, other=0.0)
-        drive_z = gl.load(asked + HIDDEN, mask=live, other=0.0)
-        drive_n = gl.load(asked + 2 * HIDDEN, mask=live, other=0.0)
-        r = gl.zeros([ROWS, UNITS], gl.float32, OWN)
-        z = gl.zeros([ROWS, UNITS], gl.float32, OWN)
-        m = gl.zeros([ROWS, UNITS], gl.float32, OWN)
+        inputs = projected + (start + rows)[:, None] * (3 * HIDDEN) + units[None, :]
+        input_r = gl.load(inputs, mask=live, other=0.0)
+        input_z = gl.load(inputs + HIDDEN, mask=live, other=0.0)
+        input_n = gl.load(inputs + 2 * HIDDEN, mask=live, other=0.0)
+        r = gl.zeros([ROWS, UNITS], gl.float32, OWN_LAYOUT)
+        z = gl.zeros([ROWS, UNITS], gl.float32, OWN_LAYOUT)
+        m = gl.zeros([ROWS, UNITS], gl.float32, OWN_LAYOUT)
         if step > 0:
             _wait(counter, step * gl.num_programs(0))
             source, is_there = _tiles_of(before, HIDDEN, start, step, lengths, num_captions)
-            r, z, m = _recall(source, is_there, kept, ring, r, z, m, HIDDEN)
-        r = _sigmoid(r + drive_r + bias_r[None, :])
-        z = _sigmoid(z + drive_z + bias_z[None, :])
+            r, z, m = _multiply_states(source, is_there, kept, ring, r, z, m, HIDDEN)
+        r = _sigmoid(r + input_r + bias_r[None, :])
+        z = _sigmoid(z + input_z + bias_z[None, :])
         m = m + bias_m[None, :]
-        n = 2 * _sigmoid(2 * (drive_n + bias_n[None, :] + r * m)) - 1  # tanh
+        n = 2 * _sigmoid(2 * (input_n + bias_n[None, :] + r * m)) - 1  # tanh
         state = gl.where(live, n + z * (state - n), state)
         ahead = before + (gl.load(starts + step + 1) + rows)[:, None] * HIDDEN + units[None, :]
         gl.store(ahead, state.to(gl.bfloat16), mask=(length > step + 1)[:, None])
@@ -116,22 +121,22 @@ def walk_forward(
 
 
 @gluon.jit(do_not_specialize=["num_captions", "capacity"])
-def walk_backward(
-    pull_last, weight, lengths, starts, before, gates, pulls, sums, arrived,
+def gru_backward(
+    last_gradient, weight, lengths, starts, before, gates, gradients, sums, arrived,
     num_captions, capacity, HIDDEN: gl.constexpr,
 ):  # fmt: skip
     """The gradients of all gates, from the last word to the first."""
     kept = gl.allocate_shared_memory(gl.bfloat16, [3 * HIDDEN // DEPTH, DEPTH, UNITS], NARROW_TILE)
     ring = gl.allocate_shared_memory(gl.bfloat16, [STAGES, ROWS, DEPTH], WIDE_TILE)
-    _keep_columns(weight, kept, HIDDEN)
-    rows, units, length = _owned(lengths, num_captions)
+    _load_columns(weight, kept, HIDDEN)
+    rows, units, length = _own_tile(lengths, num_captions)
     own = rows[:, None] * HIDDEN + units[None, :]
-    arriving = gl.load(pull_last + own, mask=(rows < num_captions)[:, None], other=0.0)
-    carried = gl.zeros([ROWS, UNITS], gl.float32, OWN)
-    sum_r = gl.zeros([ROWS, UNITS], gl.float32, OWN)
-    sum_z = gl.zeros([ROWS, UNITS], gl.float32, OWN)
-    sum_n = gl.zeros([ROWS, UNITS], gl.float32, OWN)
-    sum_m = gl.zeros([ROWS, UNITS], gl.float32, OWN)
+    arriving = gl.load(last_gradient + own, mask=(rows < num_captions)[:, None], other=0.0)
+    carried = gl.zeros([ROWS, UNITS], gl.float32, OWN_LAYOUT)
+    sum_r = gl.zeros([ROWS, UNITS], gl.float32, OWN_LAYOUT)
+    sum_z = gl.zeros([ROWS, UNITS], gl.float32, OWN_LAYOUT)
+    sum_n = gl.zeros([ROWS, UNITS], gl.float32, OWN_LAYOUT)
+    sum_m = gl.zeros([ROWS, UNITS], gl.float32, OWN_LAYOUT)
     counter = arrived + gl.program_id(1) * LINE
     num_steps = gl.max(length, axis=0)
     for back in range(num_steps):
@@ -145,26 +150,26 @@ def walk_backward(
         n = gl.load(saved + 2 * HIDDEN, mask=live, other=0.0).to(gl.float32)
         m = gl.load(saved + 3 * HIDDEN, mask=live, other=0.0).to(gl.float32)
         past = gl.load(before + here + units[None, :], mask=live, other=0.0).to(gl.float32)
-        pull = gl.where((length == step + 1)[:, None], arriving, carried)
-        pull_n = pull * (1 - z) * (1 - n * n)
-        pull_r = pull_n * m * r * (1 - r)
-        pull_z = pull * (past - n) * z * (1 - z)
-        pull_m = pull_n * r
-        out = pulls + 4 * here + units[None, :]
-        gl.store(out, pull_r.to(gl.bfloat16), mask=live)
-        gl.store(out + HIDDEN, pull_z.to(gl.bfloat16), mask=live)
-        gl.store(out + 3 * HIDDEN, pull_m.to(gl.bfloat16), mask=live)
+        gradient = gl.where((length == step + 1)[:, None], arriving, carried)
+        grad_n = gradient * (1 - z) * (1 - n * n)
+        grad_r = grad_n * m * r * (1 - r)
+        grad_z = gradient * (past - n) * z * (1 - z)
+        grad_m = grad_n * r
+        out = gradients + 4 * here + units[None, :]
+        gl.store(out, grad_r.to(gl.bfloat16), mask=live)
+        gl.store(out + HIDDEN, grad_z.to(gl.bfloat16), mask=live)
+        gl.store(out + 3 * HIDDEN, grad_m.to(gl.bfloat16), mask=live)
         _arrive(counter, num_steps)
-        gl.store(out + 2 * HIDDEN, pull_n.to(gl.bfloat16), mask=live)
-        sum_r += pull_r
-        sum_z += pull_z
-        sum_n += pull_n
-        sum_m += pull_m
+        gl.store(out + 2 * HIDDEN, grad_n.to(gl.bfloat16), mask=live)
+        sum_r += grad_r
+        sum_z += grad_z
+        sum_n += grad_n
+        sum_m += grad_m
         if step > 0:
             _wait(counter, (back + 1) * gl.num_programs(0))
-            source, is_there = _tiles_of(pulls, 4 * HIDDEN, start, step, lengths, num_captions)
-            recalled = _recall_backward(source, is_there, kept, ring, HIDDEN)
-            carried = gl.where(live, pull * z + recalled, 0.0)
+            source, is_there = _tiles_of(gradients, 4 * HIDDEN, start, step, lengths, num_captions)
+            recurrent = _multiply_gradients(source, is_there, kept, ring, HIDDEN)
+            carried = gl.where(live, gradient * z + recurrent, 0.0)
     column = sums + gl.program_id(1) * (4 * HIDDEN) + units
     gl.store(column, gl.sum(sum_r, axis=0))
     gl.store(column + HIDDEN, gl.sum(sum_z, axis=0))
@@ -172,22 +177,22 @@ def walk_backward(
     gl.store(column + 3 * HIDDEN, gl.sum(sum_m, axis=0))
     for gate in gl.static_range(4):
         first = gl.load(starts + num_steps)
-        _clear(pulls + gate * HIDDEN, 4 * HIDDEN, first, capacity, rows, units)
+        _clear(gradients + gate * HIDDEN, 4 * HIDDEN, first, capacity, rows, units)
 
 
 @gluon.jit
-def _owned(lengths, num_captions):
+def _own_tile(lengths, num_captions):
     """Captions and units of this program, and how many words the captions have."""
-    rows = gl.program_id(1) * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, OWN))
-    units = gl.program_id(0) * UNITS + gl.arange(0, UNITS, gl.SliceLayout(0, OWN))
+    rows = gl.program_id(1) * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, OWN_LAYOUT))
+    units = gl.program_id(0) * UNITS + gl.arange(0, UNITS, gl.SliceLayout(0, OWN_LAYOUT))
     return rows, units, gl.load(lengths + rows, mask=rows < num_captions, other=0)
 
 
 @gluon.jit
-def _keep_rows(weight, kept, HIDDEN: gl.constexpr):
+def _load_rows(weight, kept, HIDDEN: gl.constexpr):
     """The rows of r, z and n that make this program's units, in tiles of DEPTH columns."""
-    unit = gl.program_id(0) * UNITS + gl.arange(0, UNITS, gl.SliceLayout(1, WIDE))
-    column = gl.arange(0, DEPTH, gl.SliceLayout(0, WIDE))
+    unit = gl.program_id(0) * UNITS + gl.arange(0, UNITS, gl.SliceLayout(1, WIDE_LAYOUT))
+    column = gl.arange(0, DEPTH, gl.SliceLayout(0, WIDE_LAYOUT))
     for number in range(3 * HIDDEN // DEPTH):
         gate, tile = number // (HIDDEN // DEPTH), number % (HIDDEN // DEPTH)
         source = weight + (gate * HIDDEN + unit)[:, None] * HIDDEN + tile * DEPTH + column[None, :]
@@ -197,10 +202,10 @@ def _keep_rows(weight, kept, HIDDEN: gl.constexpr):
 
 
 @gluon.jit
-def _keep_columns(weight, kept, HIDDEN: gl.constexpr):
+def _load_columns(weight, kept, HIDDEN: gl.constexpr):
     """The columns that pass gradients on to this program's units, in tiles of DEPTH rows."""
-    row = gl.arange(0, DEPTH, gl.SliceLayout(1, NARROW))
-    unit = gl.program_id(0) * UNITS + gl.arange(0, UNITS, gl.SliceLayout(0, NARROW))
+    row = gl.arange(0, DEPTH, gl.SliceLayout(1, NARROW_LAYOUT))
+    unit = gl.program_id(0) * UNITS + gl.arange(0, UNITS, gl.SliceLayout(0, NARROW_LAYOUT))
     for number in range(3 * HIDDEN // DEPTH):
         source = weight + (number * DEPTH + row)[:, None] * HIDDEN + unit[None, :]
         fetch(kept.index(number), source)
@@ -211,14 +216,14 @@ def _keep_columns(weight, kept, HIDDEN: gl.constexpr):
 @gluon.jit
 def _tiles_of(matrix, stride, start, step, lengths, num_captions):
     """Where the first tile of a step's rows lies, and which of them are captions that go on so far."""
-    rows = gl.program_id(1) * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, WIDE))
-    column = gl.arange(0, DEPTH, gl.SliceLayout(0, WIDE))
+    rows = gl.program_id(1) * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, WIDE_LAYOUT))
+    column = gl.arange(0, DEPTH, gl.SliceLayout(0, WIDE_LAYOUT))
     length = gl.load(lengths + rows, mask=rows < num_captions, other=0)
     return matrix + (start + rows)[:, None] * stride + column[None, :], (length > step)[:, None]
 
 
 @gluon.jit
-def _recall(source, is_there, kept, ring, r, z, m, HIDDEN: gl.constexpr):
+def _multiply_states(source, is_there, kept, ring, r, z, m, HIDDEN: gl.constexpr):
     """States times the kept weights of r, z and n. Rows that are not there hold anything."""
     tiles: gl.constexpr = HIDDEN // DEPTH
     for tile in gl.static_range(STAGES - 1):
@@ -241,13 +246,13 @@ def _recall(source, is_there, kept, ring, r, z, m, HIDDEN: gl.constexpr):
 
 
 @gluon.jit
-def _recall_backward(source, is_there, kept, ring, HIDDEN: gl.constexpr):
+def _multiply_gradients(source, is_there, kept, ring, HIDDEN: gl.constexpr):
     """Gradients of r, z and m times the kept weights. Rows that are not there hold anything."""
     tiles: gl.constexpr = 3 * HIDDEN // DEPTH
     for tile in gl.static_range(STAGES - 1):
         fetch(ring.index(tile), source + tile * DEPTH, mask=is_there)
         async_copy.commit_group()
-    total = gl.zeros([ROWS, UNITS], gl.float32, OWN)
+    total = gl.zeros([ROWS, UNITS], gl.float32, OWN_LAYOUT)
     for tile in range(tiles):
         async_copy.wait_group(STAGES - 2)
         total = hopper.warpgroup_mma(
@@ -268,7 +273,7 @@ def _clear(matrix, stride, first, capacity, rows, units):
     if gl.program_id(1) == 0:
         for row in range(first, capacity, ROWS):
             place = matrix + (row + rows)[:, None] * stride + units[None, :]
-            zeros = gl.zeros([ROWS, UNITS], gl.bfloat16, OWN)
+            zeros = gl.zeros([ROWS, UNITS], gl.bfloat16, OWN_LAYOUT)
             gl.store(place, zeros, mask=(row + rows < capacity)[:, None])
 
 

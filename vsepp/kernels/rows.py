@@ -1,4 +1,4 @@
-"""Rows scaled to length 1 (`encoders.image.normalized`): one launch forward, one backward."""
+"""Rows scaled to length 1 (`equations.similarity.normalize`): one launch forward, one backward."""
 
 import torch
 import triton
@@ -20,14 +20,14 @@ def scale(vectors, out, lengths, dim, shortest, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def scale_backward(units, lengths, pulls, out, dim, shortest, BLOCK: tl.constexpr):
+def scale_backward(units, lengths, gradients, out, dim, shortest, BLOCK: tl.constexpr):
     """Only what is at right angles to the row moves it; a row that was too short moves freely."""
     row, column = tl.program_id(0), tl.arange(0, BLOCK)
     unit = tl.load(units + row * dim + column, mask=column < dim, other=0.0)
-    pull = tl.load(pulls + row * dim + column, mask=column < dim, other=0.0)
+    gradient = tl.load(gradients + row * dim + column, mask=column < dim, other=0.0)
     length = tl.load(lengths + row)
-    along = tl.where(length > shortest, tl.sum(unit * pull, axis=0), 0.0)
-    tl.store(out + row * dim + column, (pull - along * unit) / length, mask=column < dim)
+    along = tl.where(length > shortest, tl.sum(unit * gradient, axis=0), 0.0)
+    tl.store(out + row * dim + column, (gradient - along * unit) / length, mask=column < dim)
 
 
 def unit_rows(vectors: Tensor, shortest: float) -> Tensor:
@@ -49,12 +49,12 @@ class _UnitRows(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, pulls):
+    def backward(ctx, gradients):
         units, lengths = ctx.saved_tensors
-        (num_rows, dim), pulls = units.shape, pulls.contiguous()
+        (num_rows, dim), gradients = units.shape, gradients.contiguous()
         out = torch.empty_like(units)
         with torch.cuda.device_of(units):
             scale_backward[(num_rows,)](
-                units, lengths, pulls, out, dim, ctx.shortest, BLOCK=power_of_two(dim)
+                units, lengths, gradients, out, dim, ctx.shortest, BLOCK=power_of_two(dim)
             )
         return out, None

@@ -1,4 +1,4 @@
-"""Captioned images -> batches of tensors: words are cut once, pictures are decoded ahead."""
+"""Captioned images -> batches of tensors; pictures are decoded ahead of the reader."""
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
@@ -9,16 +9,18 @@ import torch
 from torch import Tensor
 
 from vsepp.data.captioned import CaptionedImage
-from vsepp.data.features import features_of
 from vsepp.data.pictures import RANDOM_CROPS, Crop, View, draws
 from vsepp.data.resources import AHEAD, made_ahead
 from vsepp.data.tokens import Vocabulary
-from vsepp.loading.decoded import DecodedPictures
-from vsepp.loading.dropped_words import WordDropout
-from vsepp.loading.gallery import Gallery
+from vsepp.loading.caption_noise import WordDropout
+from vsepp.loading.images import ImageSource, StoredFeatures, image_source
 
-USUAL_LENGTH = 64  # words of a caption; a batch has room for so many of each
-Share = Callable[[int], slice]  # of a batch of some length: which of its rows
+USUAL_LENGTH = 64  # words of a caption; a batch holds so many of each
+Share = Callable[[int], slice]  # of so many rows: which are this process's
+
+
+def all_rows(length: int) -> slice:
+    return slice(0, length)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Batch:
 
 
 class Pairs:
-    """A split made ready for a model: its pictures, and its captions as word ids."""
+    """A split made ready for a model: a source of its images, and its captions as word ids."""
 
     def __init__(
         self,
@@ -51,10 +53,7 @@ class Pairs:
         memory: int | None = None,
     ) -> None:
         self.items = items
-        self.view = view or View()
-        self.pictures: DecodedPictures | Gallery = DecodedPictures(items, self.view, memory)
-        stored = features_of(items)
-        self.features = None if stored is None else torch.from_numpy(stored)  # (N, D_phi)
+        self.images = image_source(items, view or View(), memory)
         self.unknown_word = vocabulary.unknown
         captions = [caption for item in items for caption in item.captions]
         self.words = [np.asarray(ids, dtype=np.int64) for ids in vocabulary.encode(captions)]
@@ -63,29 +62,19 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.words)
 
+    def with_images(self, images: ImageSource) -> "Pairs":
+        """The same pairs, their images from another source."""
+        pairs = copy(self)
+        pairs.images = images
+        return pairs
+
     def with_features(self, features: Tensor) -> "Pairs":
-        """The same pairs, their pictures replaced by what a frozen backbone makes of them."""
-        # features (number of pictures, D_phi)
-        pairs = copy(self)
-        pairs.features = features
-        pairs.pictures = DecodedPictures(self.items, self.view, memory=0)
-        return pairs
-
-    @property
-    def bytes_of_pictures(self) -> int:
-        """What they take once they are decoded and resized, if they are 3:2 on average."""
-        return len(self.items) * 3 * self.view.resize**2 * 3 // 2
-
-    def with_pictures_on(self, device: torch.device) -> "Pairs":
-        """The same pairs, their pictures decoded now and cropped on the device from then on."""
-        assert isinstance(self.pictures, DecodedPictures)
-        pairs = copy(self)
-        pairs.pictures = Gallery.of(self.pictures, device)
-        return pairs
+        """The same pairs, their pictures replaced by the features (N, D_phi) of a frozen backbone."""
+        return self.with_images(StoredFeatures(features))
 
     def batches(
         self, size: int = 128, crop: Crop = "center", seed: int = 0, word_dropout: float = 0.0,
-        share: Share = slice
+        share: Share = all_rows
     ) -> "Batches":  # fmt: skip
         """Shuffled batches of pairs; every pass over them is a new epoch in a new order.
 
@@ -93,17 +82,12 @@ class Pairs:
         """
         return Batches(self, size, crop, seed, word_dropout, share)
 
-    def image_batches(self, size: int = 128, share: Share = slice) -> Iterator[Tensor]:
-        """Every picture once, or a share of them, in order, as pixels or as features."""
-        chosen = share(len(self.items))
-        if self.features is not None:
-            return (part.float() for part in self.features[chosen].split(size))
-        if chosen.start == chosen.stop:
-            return iter([self._no_pixels()])
-        return self.pictures.batches(size, chosen)
+    def image_batches(self, size: int = 128, share: Share = all_rows) -> Iterator[Tensor]:
+        """Every image once, or a share of them, in order, as pixels or as features."""
+        return self.images.in_order(size, share(len(self.items)))
 
     def caption_batches(
-        self, size: int = 1024, share: Share = slice
+        self, size: int = 1024, share: Share = all_rows
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Every caption once, the short ones first: its numbers, its words, their lengths.
 
@@ -111,44 +95,31 @@ class Pairs:
         """
         chosen = np.arange(len(self))[share(len(self))]
         order = chosen[np.argsort([len(self.words[n]) for n in chosen], kind="stable")]
-        for rows in _cut_by_length(np.asarray([len(self.words[n]) for n in order]), size):
+        for rows in _slices_that_fit(np.asarray([len(self.words[n]) for n in order]), size):
             numbers = order[rows]
-            words, lengths = padded([self.words[number] for number in numbers])
+            words, lengths = pad([self.words[number] for number in numbers])
             yield torch.from_numpy(numbers), words, lengths
 
     def batch(
-        self, numbers: np.ndarray, crop: Crop, drawn: np.ndarray | None = None, share: Share = slice
-    ) -> Batch:
+        self, numbers: np.ndarray, crop: Crop = "center", drawn: np.ndarray | None = None, share: Share = all_rows
+    ) -> Batch:  # fmt: skip
         """The pairs with these caption numbers; `drawn` are all pairs' draws of random crops."""
         image_ids = torch.from_numpy(self.image_of_caption[numbers])
         numbers = numbers[share(len(numbers))]
-        words, lengths = padded([self.words[number] for number in numbers])
-        images = self.image_of_caption[numbers]
-        if self.features is not None:
-            pixels = self.features[torch.from_numpy(images).to(self.features.device)].float()
-        else:
-            pixels = self.crops(numbers, crop, drawn)
-        return Batch(pixels, words, lengths, image_ids)
-
-    def crops(self, numbers: np.ndarray, crop: Crop, drawn: np.ndarray | None = None) -> Tensor:
-        """The pictures of these captions as the net is to see them (M, 3, S, S)."""
-        images = self.image_of_caption[numbers]
-        if not len(images):  # a process may have no pair in a small last batch
-            return self._no_pixels()
-        if drawn is None:
-            return self.pictures.fixed(images)
-        return self.pictures.random(images, crop, drawn[numbers])
-
-    def _no_pixels(self) -> Tensor:
-        return torch.zeros(0, *self.view.shape, dtype=torch.uint8)
+        words, lengths = pad([self.words[number] for number in numbers])
+        indices, draws = self.image_of_caption[numbers], None if drawn is None else drawn[numbers]
+        return Batch(self.images.take(indices, crop, draws), words, lengths, image_ids)
 
 
 class Batches:
-    """Random batches of one size; the last one of an epoch may be smaller."""
+    """Random batches of one size; the last one of an epoch may be smaller.
+
+    Order, crops and dropped words follow from the seed, the number of the epoch and the pair alone.
+    """
 
     def __init__(
         self, pairs: Pairs, size: int, crop: Crop, seed: int, word_dropout: float = 0.0,
-        share: Share = slice
+        share: Share = all_rows
     ) -> None:  # fmt: skip
         self.pairs = pairs
         self.share = share
@@ -156,56 +127,76 @@ class Batches:
         self.crop = crop
         self.seed = seed
         self.word_dropout = word_dropout  # the chance of a word to be taken for an unknown one
-        self.epoch = 0  # passes begun so far
+        self._passes = 0
 
     def __len__(self) -> int:
         return -(-len(self.pairs) // self.size)
 
     def __iter__(self) -> Iterator[Batch]:
-        order, drawn, dropout = self.order(), self.draws(), self.dropout()
-        self.epoch += 1
-        numbers = np.split(order, range(self.size, len(order), self.size))
+        """Every pass is a new epoch."""
+        self._passes += 1
+        return iter(self.epoch(self._passes - 1))
 
-        def batch(chosen: np.ndarray) -> Batch:
-            made = self.pairs.batch(chosen, self.crop, drawn, self.share)
-            if dropout is None:
-                return made
-            own = torch.from_numpy(chosen[self.share(len(chosen))])
-            return replace(made, words=dropout(made.words, made.lengths, own))
-
-        yield from made_ahead(numbers, batch, threads=AHEAD)
-
-    def order(self) -> np.ndarray:
-        """The caption numbers of the next epoch, batch after batch."""
-        return np.random.default_rng((self.seed, self.epoch)).permutation(len(self.pairs))
-
-    def draws(self) -> np.ndarray | None:
-        """Every pair's draw in the next epoch, where crops are random."""
-        if self.crop not in RANDOM_CROPS or self.pairs.features is not None:
-            return None
-        return draws(self.crop, len(self.pairs), (self.seed, self.epoch, 1))
-
-    def dropout(self) -> WordDropout | None:
-        """Which words the next epoch leaves out, where it does."""
-        if self.word_dropout == 0:
-            return None
-        seeds = (self.seed, self.epoch, 2)
-        return WordDropout.of_epoch(self.word_dropout, self.pairs.unknown_word, seeds)
+    def epoch(self, number: int) -> "EpochBatches":
+        """The epoch with this number, from 0; it can be had again."""
+        order = np.random.default_rng((self.seed, number)).permutation(len(self.pairs))
+        drawn, dropout = None, None
+        if self.crop in RANDOM_CROPS and not self.pairs.images.are_features:
+            drawn = draws(self.crop, len(self.pairs), (self.seed, number, 1))
+        if self.word_dropout:
+            seeds = (self.seed, number, 2)
+            dropout = WordDropout.of_epoch(self.word_dropout, self.pairs.unknown_word, seeds)
+        return EpochBatches(self, number, order, drawn, dropout)
 
 
-def _cut_by_length(lengths: np.ndarray, size: int) -> Iterator[slice]:
-    """Of captions in order of length, so many that they have room when filled up; at least one."""
+@dataclass(frozen=True)
+class EpochBatches:
+    """The batches of one epoch."""
+
+    batches: Batches
+    number: int
+    order: np.ndarray  # caption numbers, batch after batch
+    draws: np.ndarray | None  # every pair's draw, where crops are random
+    dropout: WordDropout | None
+
+    def __iter__(self) -> Iterator[Batch]:
+        size = self.batches.size
+        numbers = np.split(self.order, range(size, len(self.order), size))
+        return made_ahead(numbers, self._batch, threads=AHEAD)
+
+    def image_groups(
+        self, groups: Sequence[np.ndarray], batches_per_group: int
+    ) -> Iterator[Tensor]:
+        """The images of the pairs with these numbers, group by group."""
+        pairs, draws = self.batches.pairs, self.draws
+        tasks = (
+            (pairs.image_of_caption[group], None if draws is None else draws[group])
+            for group in groups
+        )
+        return pairs.images.stream(tasks, self.batches.crop, batches_per_group)
+
+    def _batch(self, numbers: np.ndarray) -> Batch:
+        batches = self.batches
+        batch = batches.pairs.batch(numbers, batches.crop, self.draws, batches.share)
+        if self.dropout is None:
+            return batch
+        own = torch.from_numpy(numbers[batches.share(len(numbers))])
+        return replace(batch, words=self.dropout(batch.words, batch.lengths, own))
+
+
+def _slices_that_fit(lengths: np.ndarray, size: int) -> Iterator[slice]:
+    """Of captions in order of length, so many that they fit when padded; at least one."""
     start = 0
     while start == 0 or start < len(lengths):  # of no captions, one empty batch
         some = lengths[start : start + size]
-        has_room = some * np.arange(1, len(some) + 1) <= size * USUAL_LENGTH
-        stop = start + max(1, int(has_room.sum()))
+        fits = some * np.arange(1, len(some) + 1) <= size * USUAL_LENGTH
+        stop = start + max(1, int(fits.sum()))
         yield slice(start, stop)
         start = stop
 
 
-def padded(words: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
-    """Captions side by side, filled up with zeros: (M, L) ids and (M,) lengths."""
+def pad(words: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
+    """Captions side by side, padded with zeros: (M, L) ids and (M,) lengths."""
     if not words:
         return torch.zeros(0, 1, dtype=torch.long), torch.zeros(0, dtype=torch.long)
     lengths = np.asarray([len(ids) for ids in words])

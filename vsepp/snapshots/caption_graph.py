@@ -8,9 +8,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
-from vsepp.encoders.caption import BagOfWords, CaptionEncoder
-from vsepp.encoders.image import EPSILON
+from vsepp.encoders.caption import BagOfWords, CaptionEncoder, GRUEncoder
 from vsepp.encoders.pooling import Learned, Max, Mean
+from vsepp.equations.similarity import EPSILON
 
 Tensors = dict[str, np.ndarray]
 
@@ -39,7 +39,7 @@ class Graph:
         return self.constant(name, np.array(value, dtype=np.float32))
 
 
-def caption_graph(encoder: CaptionEncoder | BagOfWords) -> onnx.GraphProto:
+def caption_graph(encoder: CaptionEncoder) -> onnx.GraphProto:
     """Words int64 (M, L), lengths int64 (M,) -> vectors float32 (M, D)."""
     tensors = {name: tensor.detach().cpu().numpy() for name, tensor in encoder.state_dict().items()}
     graph = Graph()
@@ -54,6 +54,7 @@ def caption_graph(encoder: CaptionEncoder | BagOfWords) -> onnx.GraphProto:
             graph.constant("bias", tensors["bias"]),
         )
     else:
+        assert isinstance(encoder, GRUEncoder)
         linear = encoder.linear
         dim = encoder.gru.hidden_size if linear is None else linear.out_features
         psi = _projected(graph, _psi(graph, encoder, tensors, embedded), tensors)
@@ -70,7 +71,7 @@ def caption_graph(encoder: CaptionEncoder | BagOfWords) -> onnx.GraphProto:
     )
 
 
-def _psi(graph: Graph, encoder: CaptionEncoder, tensors: Tensors, embedded: str) -> str:
+def _psi(graph: Graph, encoder: GRUEncoder, tensors: Tensors, embedded: str) -> str:
     """The GRU's last state, or what is pooled from all of them; the mean of two directions."""
     names = ["gru"] if encoder.backward_gru is None else ["gru", "backward_gru"]
     states, last = _gru(graph, names, tensors, embedded)

@@ -17,8 +17,8 @@ from onnxscript.optimizer import fold_constants, remove_unused_nodes
 from torch import nn
 
 from vsepp.encoders.architecture import Architecture
-from vsepp.encoders.caption import BagOfWords, CaptionEncoder
-from vsepp.encoders.image import ImageEncoder
+from vsepp.encoders.caption import CaptionEncoder
+from vsepp.encoders.joint import ImageEncoder
 from vsepp.snapshots.caption_graph import caption_graph
 
 OPSET = 18
@@ -74,7 +74,7 @@ def _example(encoder: ImageEncoder, plan: Architecture) -> torch.Tensor:
     return torch.zeros(2, *crops, 3, plan.size, plan.size, dtype=torch.uint8)
 
 
-def export_captions(encoder: CaptionEncoder | BagOfWords, weights: Path) -> None:
+def export_captions(encoder: CaptionEncoder, weights: Path) -> None:
     """caption.onnx: words int64 (M, L), lengths int64 (M,) -> vectors float32 (M, D)."""
     graph = caption_graph(encoder)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vsepp.encoders.caption import CaptionEncoder
+from vsepp.encoders.caption import GRUEncoder
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 from vsepp.snapshots.snapshot import Snapshot
@@ -87,7 +87,7 @@ def _check_shortenable(snapshot: Snapshot, dim: int) -> None:
     if not 0 < dim <= plan.dim:
         raise WrongRequest(f"The model has {plan.dim} dimensions: keep 1 to {plan.dim}, not {dim}.")
     can_rotate = plan.similarity == "inner_product" and plan.normalize_images and not plan.absolute
-    if not can_rotate or not isinstance(snapshot.model.caption_encoder, CaptionEncoder):
+    if not can_rotate or not isinstance(snapshot.model.caption_encoder, GRUEncoder):
         raise WrongRequest(
             "Only models with unit vectors, inner products and a GRU can be shortened: others depend on "
             f"axes or lengths (this one uses {plan.similarity})."

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from vsepp.encoders.caption import BagOfWords
-from vsepp.encoders.image import ImageEncoder, normalized
-from vsepp.encoders.joint import JointEmbedding
+from vsepp.encoders.joint import ImageEncoder, JointEmbedding
 from vsepp.equations.correlation import canonical_maps
+from vsepp.equations.similarity import normalize
 from vsepp.errors import WrongRequest
 from vsepp.loading.batches import Pairs
 
@@ -39,17 +39,15 @@ def _moments(
     encoder: ImageEncoder, num_words: int, pairs: Pairs
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Means and covariances of features and bags of words over all pairs, in double precision."""
-    assert pairs.features is not None
-    num_features, count = pairs.features.shape[1], len(pairs)
+    num_features, count = encoder.backbone.num_features, len(pairs)
     x_sum = torch.zeros(num_features, dtype=torch.float64)
     y_sum = torch.zeros(num_words, dtype=torch.float64)
     xx = torch.zeros(num_features, num_features, dtype=torch.float64)
     yy = torch.zeros(num_words, num_words, dtype=torch.float64)
     xy = torch.zeros(num_features, num_words, dtype=torch.float64)
-    owners = torch.from_numpy(pairs.image_of_caption)
     for numbers, words, lengths in pairs.caption_batches(PAIRS_AT_ONCE):
-        x = pairs.features[owners[numbers].to(pairs.features.device)].cpu()
-        x = (normalized(x.float()) if encoder.normalize_features else x).double()
+        x = pairs.images.take(pairs.image_of_caption[numbers.numpy()]).cpu()
+        x = (normalize(x) if encoder.normalize_features else x).double()
         y = _bags(words, lengths, num_words)
         x_sum += x.sum(0)
         y_sum += y.sum(0)

@@ -1,38 +1,34 @@
-"""The loop (Sec. 3.2): walk over the batches, follow the gradient, and hand over every epoch."""
+"""The training loop (Sec. 3.2): phases, epochs, learning rates and events; a stepper does the steps."""
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from vsepp.devices import ALONE, Processes
+from vsepp.encoders.joint import Similarity
 from vsepp.equations.losses import Loss
+from vsepp.equations.similarity import normalize
 from vsepp.errors import WrongRequest
-from vsepp.loading.batches import Batch, Batches
-from vsepp.training.average import RunningAverage
-from vsepp.training.chunks import backward_in_chunks
-from vsepp.training.gradients import Reduction, backward
-from vsepp.training.sums import SumOfGradients
+from vsepp.kernels import fused_loss
 
 Schedule = Literal["constant", "cosine"]
-NET, SHARE = "backbone.", "share"  # in the names of a net's weights; of the rate, in their group
+Reduction = Literal["sum", "mean"]
+ALL = slice(None)
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Some epochs with one loss and one course of the learning rate; a curriculum is two phases."""
+    """Some epochs with one loss and one schedule of the learning rate; a curriculum is two phases."""
 
     epochs: int
     learning_rate: float
     loss: Loss
     schedule: Schedule = "constant"
-    warm_up: float = 0.0  # share of the phase in which the rate rises from nothing
+    warm_up: float = 0.0  # share of the phase in which the rate rises from zero
 
     def rate(self, done: float) -> float:
         """The learning rate when this share of the phase is done."""
@@ -40,14 +36,86 @@ class Phase:
         left = (1 + math.cos(math.pi * done)) / 2 if self.schedule == "cosine" else 1.0
         return self.learning_rate * risen * left
 
+
+@dataclass(frozen=True)
+class EpochRates:
+    """The learning rates of one epoch of a phase, by the share of its pairs that is done."""
+
+    phase: Phase
+    epoch: int  # of the phase, from 0
+
+    def at(self, share: float) -> float:
+        return self.phase.rate((self.epoch + share) / self.phase.epochs)
+
     @property
-    def has_one_rate(self) -> bool:
-        return self.schedule == "constant" and self.warm_up == 0
+    def are_constant(self) -> bool:
+        return self.phase.schedule == "constant" and self.phase.warm_up == 0
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a batch minimises: a loss per pair, its reduction, its negatives and its widths."""
+
+    loss: Loss
+    reduction: Reduction = "sum"
+    mask_same_image: bool = False  # other captions of the same image are no negatives
+    widths: tuple[int, ...] = ()  # nested vectors: their first so many numbers have the loss, too
+
+    def scores(self, images: Tensor, captions: Tensor, similarity: Similarity) -> list[Tensor]:
+        """At the full width, then at each nested one."""
+        # images (M, D), captions (N, D) -> scores (M, N) each
+        scores = [similarity(images, captions)]
+        for width in self.widths:
+            scores.append(similarity(truncate(images, width), truncate(captions, width)))
+        return scores
+
+    def backward(
+        self, scores: Sequence[Tensor], image_ids: Tensor, total: Tensor, rows: slice = ALL
+    ) -> None:
+        """Backpropagate the loss of the pairs in `rows`; adds their losses at full width to `total`."""
+        # scores (M, M) each, image_ids (M,)
+        masked = image_ids if self.mask_same_image else None
+        totals = [total, *(torch.zeros_like(total) for _ in self.widths)]
+        gradients = [
+            self._gradient(matrix.detach(), masked, its_total, rows)
+            for matrix, its_total in zip(scores, totals, strict=True)
+        ]
+        torch.autograd.backward(list(scores), gradients)
+
+    def _gradient(
+        self, scores: Tensor, image_ids: Tensor | None, total: Tensor, rows: slice
+    ) -> Tensor:
+        """Of the reduced loss with respect to the scores (M, M)."""
+        # differs from the paper: the release sums, Eq. 4 averages; under clipping they train differently
+        weight = 1.0 if self.reduction == "sum" else 1 / len(scores)
+        fused = fused_loss(self.loss, scores) if rows == ALL else None
+        if fused is not None:
+            return fused(scores, total, weight, image_ids)
+        leaf = scores.requires_grad_()
+        per_pair = self._per_pair(leaf, image_ids)[rows]
+        reduced = per_pair.sum() if self.reduction == "sum" else per_pair.sum() / len(scores)
+        (gradient,) = torch.autograd.grad(reduced, leaf)
+        total += per_pair.detach().sum()
+        return gradient
+
+    def _per_pair(self, scores: Tensor, image_ids: Tensor | None) -> Tensor:
+        if image_ids is None:
+            return self.loss(scores)
+        # Another caption of the same picture is no mistake, though the paper counts it as one.
+        return self.loss(scores, negatives=image_ids[:, None] != image_ids[None, :])
+
+
+def truncate(vectors: Tensor, width: int) -> Tensor:
+    """The first numbers of each vector, scaled to its whole length: a space within the space."""
+    # vectors (M, D) -> (M, width)
+    lengths = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    front: Tensor = normalize(vectors[:, :width]) * lengths
+    return front
 
 
 @dataclass(frozen=True)
 class Step:
-    """One batch done. The loss stays on its device until somebody reads it."""
+    """One batch done, or a few in a row. The loss stays on its device until it is read."""
 
     epoch: int
     num_pairs: int
@@ -66,120 +134,39 @@ class Epoch:
     seconds: float
 
 
-def train(
-    model: nn.Module, batches: Iterable[Batch], phases: Sequence[Phase], **settings: Any
-) -> Iterator[Epoch]:
-    """Train `model`, phase after phase, and yield each epoch as it ends.
+class Stepper(Protocol):
+    """Does the gradient steps of an epoch on the weights that it was given."""
 
-    The loop belongs to the caller: evaluate, save or stop between two epochs as you like.
-    `settings` are those of `steps_and_epochs`.
-    """
-    for event in steps_and_epochs(model, batches, phases, **settings):
-        if isinstance(event, Epoch):
-            yield event
+    def epoch(
+        self, number: int, rates: EpochRates, objective: Objective
+    ) -> Iterator[tuple[int, Tensor]]:
+        """The epoch with this number, from 0: after each step its pairs, and the sum of their losses."""
 
 
-def steps_and_epochs(
+def training_events(
     model: nn.Module,
-    batches: Iterable[Batch],
+    stepper: Stepper,
     phases: Sequence[Phase],
-    gradient_clip: float = 2.0,
-    reduction: Reduction = "sum",
-    mask_same_image: bool = False,
-    device: torch.device | None = None,
-    optimizer: torch.optim.Optimizer | None = None,
+    objectives: Sequence[Objective],
+    device: torch.device,
     epochs_done: int = 0,
-    average: RunningAverage | None = None,
-    chunk_size: int | None = None,
-    processes: Processes = ALONE,
 ) -> Iterator[Step | Epoch]:
-    """The same walk in small steps: every batch, and after its last one the epoch.
-
-    A resumed run gives its `optimizer` and the number of `epochs_done` before. With a `chunk_size`,
-    batches may be larger than the device's memory allows: so many pairs are embedded at once.
-    Where several `processes` share the batches, all walk in step, and see the same events.
-    """
-    _check_that_batches_come_again(batches, phases)
-    trained = trained_parameters(model)
-    device = device or trained[0].device
-    optimizer = optimizer or adam(model)  # phases share it, and so keep its state
-    follow: Callable[..., Tensor] = (
-        partial(backward_in_chunks, chunk_size=chunk_size) if chunk_size else backward
-    )
-    sums = SumOfGradients(processes, trained)
-    on_the_way: Callable[[], AbstractContextManager[object]] = (
-        nullcontext if chunk_size else sums.on_the_way  # chunks' gradients add up
-    )
+    """Every step, and after its last one the epoch; `epochs_done` were done before, in another run."""
     number = 0
-    for place, phase in enumerate(phases):
-        set_rate(optimizer, phase.rate(0))
+    for place, (phase, objective) in enumerate(zip(phases, objectives, strict=True), start=1):
         for epoch in range(phase.epochs):
             number += 1
             if number <= epochs_done:
                 continue
             started = time.perf_counter()
             model.train()
-            losses, num_pairs = torch.zeros((), device=device), 0
-            for place_in_epoch, batch in enumerate(batches):
-                if not phase.has_one_rate:
-                    done = epoch + _share_done(batches, place_in_epoch, num_pairs)
-                    set_rate(optimizer, phase.rate(done / phase.epochs))
-                optimizer.zero_grad(set_to_none=True)
-                ways = phase.loss, reduction, mask_same_image
-                # Chunks are moved to the device one by one.
-                batch = batch if chunk_size else batch.to(device)
-                with on_the_way():
-                    per_pair = follow(model, batch, *ways, processes=processes)
-                loss = per_pair.sum()
-                sums.finish(loss)
-                if gradient_clip > 0:
-                    nn.utils.clip_grad_norm_(trained, gradient_clip)
-                optimizer.step()
-                if average:
-                    average.follow()
-                losses += loss
-                num_pairs += len(batch.image_ids)
-                yield Step(number, len(batch.image_ids), loss / len(batch.image_ids))
+            total, num_pairs = torch.zeros((), device=device), 0
+            for count, loss in stepper.epoch(number - 1, EpochRates(phase, epoch), objective):
+                total += loss
+                num_pairs += count
+                yield Step(number, count, loss / count)
             if not num_pairs:
-                raise WrongRequest(
-                    f"`batches` gave none in epoch {number}: there is nothing to learn."
-                )
-            mean = losses.item() / num_pairs  # waits for the device
+                raise WrongRequest(f"`batches` was empty in epoch {number}: nothing to train on.")
+            mean = total.item() / num_pairs  # waits for the device
             seconds = time.perf_counter() - started
-            yield Epoch(number, place + 1, phase.learning_rate, mean, num_pairs, seconds)
-
-
-def _check_that_batches_come_again(batches: Iterable[Batch], phases: Sequence[Phase]) -> None:
-    num_epochs = sum(phase.epochs for phase in phases)
-    if isinstance(batches, Iterator) and num_epochs > 1:
-        raise WrongRequest(
-            f"`batches` can be walked through once, and {num_epochs} epochs are asked for: give "
-            "pairs.batches(...), a list, or whatever else starts anew when it is iterated over."
-        )
-
-
-def _share_done(batches: Iterable[Batch], num_batches: int, num_pairs: int) -> float:
-    """Of an epoch, by pairs; by batches where nobody can tell how many pairs there will be."""
-    if isinstance(batches, Batches):
-        return num_pairs / len(batches.pairs)
-    return num_batches / len(batches)  # type: ignore[arg-type]
-
-
-def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
-    return [parameter for parameter in model.parameters() if parameter.requires_grad]
-
-
-def adam(model: nn.Module, net_share: float = 1.0) -> torch.optim.Optimizer:
-    """Adam as the paper uses it. A net that learns may do so at a share of the others' rate."""
-    if net_share == 1:
-        return torch.optim.Adam(trained_parameters(model), fused=True)
-    named = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
-    net = [weight for name, weight in named if NET in name]
-    heads = [weight for name, weight in named if NET not in name]
-    groups: list[dict[str, Any]] = [{"params": heads}, {"params": net, SHARE: net_share}]
-    return torch.optim.Adam(groups, fused=True)
-
-
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = rate * group.get(SHARE, 1.0)
+            yield Epoch(number, place, phase.learning_rate, mean, num_pairs, seconds)

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from vsepp.devices import generator_states, restore_generators
 from vsepp.pickles import read_torch_file, reading
-from vsepp.training.average import RunningAverage
+from vsepp.training.optimizer import AveragedWeights
 
 
 def save_state(
@@ -16,15 +17,14 @@ def save_state(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     facts: dict[str, Any],
-    average: RunningAverage | None = None,
+    average: AveragedWeights | None = None,
 ) -> None:
     """Weights and their average, the optimiser's moments, the generators, and plain facts."""
     # differs from the release: its checkpoints go on with the weights alone
     content = {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
-        "generator": torch.get_rng_state(),
-        "gpu_generators": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        **generator_states(),
         "average": average.weights if average else [],
         "facts": facts,
     }
@@ -50,7 +50,7 @@ def put_back(
     content: dict[str, Any],
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    average: RunningAverage | None = None,
+    average: AveragedWeights | None = None,
 ) -> dict[str, Any]:
     """Put everything back to where it was; returns the facts."""
     model.load_state_dict(content["model"])
@@ -58,9 +58,6 @@ def put_back(
     if average:
         for weight, before in zip(average.weights, content["average"], strict=True):
             weight.copy_(before)
-    torch.set_rng_state(content["generator"])
-    # The machine that goes on may have another number of GPUs.
-    for number, state in enumerate(content["gpu_generators"][: torch.cuda.device_count()]):
-        torch.cuda.set_rng_state(state, number)
+    restore_generators(content)
     facts: dict[str, Any] = content["facts"]
     return facts

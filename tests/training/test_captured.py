@@ -1,20 +1,31 @@
+from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from tests.memory import peak_extra_megabytes
 from tests.training.features import pairs_with_features, small_model
+from vsepp.data.pictures import View
+from vsepp.data.resources import AHEAD
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import Architecture
-from vsepp.encoders.joint import JointEmbedding
+from vsepp.encoders.backbones import backbone
+from vsepp.encoders.joint import ImageEncoder, JointEmbedding
 from vsepp.equations.losses import k_hardest_hinges, max_of_hinges, sum_of_hinges
 from vsepp.loading.batches import Pairs
-from vsepp.training import fast, loop
-from vsepp.training.average import RunningAverage
-from vsepp.training.loop import Epoch, Phase, Step, adam
+from vsepp.loading.pictures_on_device import PicturesOnDevice
+from vsepp.training.captured import CropInputs
+from vsepp.training.loop import Epoch, Phase, Step
+from vsepp.training.optimizer import AveragedWeights, adam
+from vsepp.training.trainer import steps_and_epochs
 
 needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+plain = partial(steps_and_epochs, stepper="plain")
+captured = partial(steps_and_epochs, stepper="captured")
+CPU = torch.device("cpu")
 CURRICULUM = [Phase(2, 2e-3, sum_of_hinges), Phase(1, 1e-3, max_of_hinges)]
 
 
@@ -27,19 +38,22 @@ def assert_same_walk(pairs, phases=CURRICULUM, design=None, seed=3, word_dropout
     """Both loops from the same weights: the same events, and losses and weights up to rounding."""
     models = [small_model(**(design or {})) for _ in range(2)]
     batches = [pairs.batches(32, seed=seed, word_dropout=word_dropout) for _ in range(2)]
-    plain = list(loop.steps_and_epochs(models[0], batches[0], phases, **settings))
-    quick = list(fast.steps_and_epochs(models[1], batches[1], phases, **settings))
-    assert [type(event) for event in plain] == [type(event) for event in quick]
+    expected = list(plain(models[0], batches[0], phases, **settings))
+    quick = list(captured(models[1], batches[1], phases, **settings))
+    assert [type(event) for event in expected] == [type(event) for event in quick]
     assert len(quick) == 6 * sum(phase.epochs for phase in phases)
-    for expected, event in zip(plain, quick, strict=True):
-        assert event.num_pairs == expected.num_pairs
-        assert float(event.loss) == pytest.approx(float(expected.loss), rel=1e-6, abs=1e-6)
-    for ours, expected in zip(models[1].parameters(), models[0].parameters(), strict=True):
-        torch.testing.assert_close(ours, expected, rtol=1e-6, atol=1e-6)
-    assert batches[0].epoch == batches[1].epoch
+    for theirs, event in zip(expected, quick, strict=True):
+        assert event.num_pairs == theirs.num_pairs
+        assert float(event.loss) == pytest.approx(float(theirs.loss), rel=1e-6, abs=1e-6)
+    for ours, theirs in zip(models[1].parameters(), models[0].parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
-# ---- the same walk
+def on_device(pairs, device):
+    return pairs.with_images(PicturesOnDevice.of(pairs.items, pairs.images.view, device))
+
+
+# ---- the same steps
 
 
 def test_it_is_the_plain_loop(pairs):
@@ -83,15 +97,15 @@ def test_every_loss_walks_alike(pairs, loss, masked):
 
 
 def test_features_may_be_stored_in_half_precision(pairs):
-    assert_same_walk(pairs.with_features(pairs.features.half()))
+    assert_same_walk(pairs.with_features(pairs.images.rows.half()))
 
 
 def test_it_is_the_walk_of_another_optimiser_too(pairs):
     models = small_model(), small_model()
     losses = []
-    for walk, model in zip((loop, fast), models, strict=True):
+    for walk, model in zip((plain, captured), models, strict=True):
         optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
-        events = walk.steps_and_epochs(
+        events = walk(
             model, pairs.batches(32), [Phase(3, 1e-3, sum_of_hinges)], optimizer=optimizer
         )
         losses.append([event.loss for event in events if isinstance(event, Epoch)])
@@ -110,11 +124,11 @@ def test_it_follows_the_same_rates_and_averages_the_same_weights(
         Phase(epochs, 2e-3, loss, schedule, warm_up)
         for epochs, loss in ((2, sum_of_hinges), (1, max_of_hinges))
     ]
-    walks = loop.steps_and_epochs, partial(fast.steps_and_epochs, batches_per_step=per_step)
+    walks = plain, partial(captured, batches_per_step=per_step)
     results = []
     for walk in walks:
         model = small_model()
-        average, optimizer = RunningAverage(model, 0.9), adam(model)
+        average, optimizer = AveragedWeights(model, 0.9), adam(model)
         settings = {"average": average, "optimizer": optimizer}
         losses = [event.loss for event in walk(model, pairs.batches(32), phases, **settings)]
         assert any((a != b).any() for a, b in zip(average.weights, model.parameters(), strict=True))
@@ -129,7 +143,7 @@ def test_it_follows_the_same_rates_and_averages_the_same_weights(
 def test_a_long_caption_walks_among_short_ones(per_step, word_dropout):
     pairs = pairs_with_features(longest=200)
     losses = []
-    for walk in (loop.steps_and_epochs, partial(fast.steps_and_epochs, batches_per_step=per_step)):
+    for walk in (plain, partial(captured, batches_per_step=per_step)):
         batches = pairs.batches(32, word_dropout=word_dropout)
         events = list(walk(small_model(), batches, [Phase(2, 1e-3, sum_of_hinges)]))
         losses.append([event.loss for event in events if isinstance(event, Epoch)])
@@ -145,14 +159,14 @@ def test_a_long_caption_costs_its_own_length_and_not_that_of_all():
         import torch
         from tests.training.features import pairs_with_features, small_model
         from vsepp.equations.losses import sum_of_hinges
-        from vsepp.training import fast
         from vsepp.training.loop import Phase
+        from vsepp.training.trainer import train
         torch.set_num_threads(1)
         phases, model = [Phase(1, 1e-3, sum_of_hinges)], small_model()
-        list(fast.steps_and_epochs(model, pairs_with_features().batches(32), phases))
+        list(train(model, pairs_with_features().batches(32), phases))
         pairs = pairs_with_features(1_000, longest=3_000)
         """,
-        "list(fast.steps_and_epochs(model, pairs.batches(32), phases))",
+        "list(train(model, pairs.batches(32), phases))",
     )
     assert extra < 20
 
@@ -162,10 +176,8 @@ def test_a_long_caption_costs_its_own_length_and_not_that_of_all():
 
 def test_a_step_may_stand_for_several_batches(pairs):
     phases = [Phase(2, 1e-3, sum_of_hinges)]
-    singles = list(fast.steps_and_epochs(small_model(), pairs.batches(32), phases))
-    events = list(
-        fast.steps_and_epochs(small_model(), pairs.batches(32), phases, batches_per_step=3)
-    )
+    singles = list(captured(small_model(), pairs.batches(32), phases))
+    events = list(captured(small_model(), pairs.batches(32), phases, batches_per_step=3))
     steps = [event for event in events if isinstance(event, Step)]
     assert [step.num_pairs for step in steps] == 2 * [96, 32, 22]
     mean = sum(single.loss for single in singles[:3]) / 3
@@ -180,14 +192,12 @@ def test_a_step_may_stand_for_several_batches(pairs):
 def test_a_resumed_walk_ends_with_the_same_weights(pairs, word_dropout):
     whole, halves = small_model(), small_model()
     batches_of = partial(pairs.batches, 32, word_dropout=word_dropout)
-    list(fast.steps_and_epochs(whole, batches_of(), CURRICULUM))
+    list(captured(whole, batches_of(), CURRICULUM))
     optimizer = adam(halves)
-    events = fast.steps_and_epochs(halves, batches_of(), CURRICULUM, optimizer=optimizer)
+    events = captured(halves, batches_of(), CURRICULUM, optimizer=optimizer)
     assert next(event.number for event in events if isinstance(event, Epoch)) == 1
     events.close()
-    batches = batches_of()
-    batches.epoch = 1
-    rest = fast.steps_and_epochs(halves, batches, CURRICULUM, optimizer=optimizer, epochs_done=1)
+    rest = captured(halves, batches_of(), CURRICULUM, optimizer=optimizer, epochs_done=1)
     assert [event.number for event in rest if isinstance(event, Epoch)] == [2, 3]
     assert all(
         torch.equal(a, b) for a, b in zip(whole.parameters(), halves.parameters(), strict=True)
@@ -196,14 +206,14 @@ def test_a_resumed_walk_ends_with_the_same_weights(pairs, word_dropout):
 
 def test_the_plain_loop_can_resume_what_the_fast_one_began(pairs):
     whole, halves = small_model(), small_model()
-    list(loop.train(whole, pairs.batches(32), CURRICULUM))
+    list(plain(whole, pairs.batches(32), CURRICULUM))
     optimizer, batches = adam(halves), pairs.batches(32)
     next(
         event
-        for event in fast.steps_and_epochs(halves, batches, CURRICULUM, optimizer=optimizer)
+        for event in captured(halves, batches, CURRICULUM, optimizer=optimizer)
         if isinstance(event, Epoch)
     )
-    list(loop.train(halves, batches, CURRICULUM, optimizer=optimizer, epochs_done=1))
+    list(plain(halves, batches, CURRICULUM, optimizer=optimizer, epochs_done=1))
     for ours, expected in zip(halves.parameters(), whole.parameters(), strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-6, atol=1e-6)
 
@@ -223,11 +233,11 @@ def test_pictures_walk_as_in_the_plain_loop(world, finetune, crop, per_step):
     pairs = Pairs(items, vocabulary, plan.view)
     phases = [Phase(2, 1e-3, sum_of_hinges)]
     losses = []
-    quickly = partial(fast.steps_and_epochs, batches_per_step=per_step)
+    quickly = partial(captured, batches_per_step=per_step)
     for walk, part in (
-        (loop.steps_and_epochs, pairs),
+        (plain, pairs),
         (quickly, pairs),
-        (quickly, pairs.with_pictures_on(torch.device("cpu"))),
+        (quickly, on_device(pairs, CPU)),
     ):
         torch.manual_seed(0)
         model = JointEmbedding.build(plan, finetune=finetune)
@@ -237,12 +247,46 @@ def test_pictures_walk_as_in_the_plain_loop(world, finetune, crop, per_step):
     assert losses[2] == pytest.approx(losses[0], rel=2e-3)
 
 
+# ---- their crops
+
+
+@pytest.mark.parametrize(("per_step", "begun_at_most"), [(1, AHEAD + 1), (8, 2)])
+def test_many_cores_do_not_begin_many_groups_of_batches(
+    world, monkeypatch, per_step, begun_at_most
+):
+    monkeypatch.setattr("vsepp.data.resources.num_threads", lambda: 64)
+    pairs = Pairs(world.items, Vocabulary.learn(["a"]), View(64, 64))
+    begun, take = [], pairs.images.take
+    monkeypatch.setattr(pairs.images, "take", lambda *args: begun.append(1) or take(*args))
+    learns = SimpleNamespace(finetune=True)
+    inputs = CropInputs(learns, pairs.batches(4), per_step, CPU)
+    counts = [4 * per_step] * (len(pairs) // (4 * per_step))
+    epoch = replace(pairs.batches(4).epoch(0), order=np.arange(sum(counts)))
+    filled = inputs.fill(epoch, counts)
+    next(filled)
+    assert len(begun) <= begun_at_most
+    assert len(list(filled)) == len(counts) - 1
+    assert len(begun) == len(counts) > begun_at_most
+
+
+def test_pixels_keep_the_layout_that_the_crops_come_in(monkeypatch):
+    """A GPU's crops have their channels last, and so do a net's convolutions."""
+    batches = pairs_with_features().batches(8)
+    inputs = CropInputs(ImageEncoder(backbone("small"), 4, finetune=True), batches, 2, CPU)
+    pixels = torch.randint(256, (16, 5, 5, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
+    monkeypatch.setattr(batches.pairs.images, "stream", lambda *args: iter([pixels]))
+    next(inputs.fill(replace(batches.epoch(0), order=np.arange(16)), [16]))
+    second = inputs.take(torch.tensor([1]), torch.arange(8))
+    assert torch.equal(second, pixels[8:])
+    assert second.is_contiguous(memory_format=torch.channels_last)
+
+
 # ---- on a GPU
 
 
 def gpu_losses(walk, pairs, design, phases, **settings):
     model = small_model(**design).to("cuda")
-    events = walk.steps_and_epochs(model, pairs.batches(32), phases, **settings)
+    events = walk(model, pairs.batches(32), phases, **settings)
     return [event.loss for event in events if isinstance(event, Epoch)]
 
 
@@ -257,10 +301,10 @@ def test_a_gpu_follows_the_plain_loss_curve(pairs, precision, dim, tolerance, ma
     design = {"dim": dim, "word_dim": 300 if dim > 16 else 8}
     phases = [Phase(3, 2e-4, sum_of_hinges), Phase(7, 2e-4, max_of_hinges)]
     settings = {"mask_same_image": masked}
-    plain = gpu_losses(loop, pairs, design, phases, **settings)
-    quick = gpu_losses(fast, pairs, design, phases, precision=precision, **settings)
+    expected = gpu_losses(plain, pairs, design, phases, **settings)
+    quick = gpu_losses(captured, pairs, design, phases, precision=precision, **settings)
     assert len(quick) == 10
-    assert quick == pytest.approx(plain, rel=tolerance)
+    assert quick == pytest.approx(expected, rel=tolerance)
     assert quick[-1] < 0.95 * quick[3]  # it learns: agreement is no accident
 
 
@@ -269,9 +313,9 @@ def test_a_gpu_follows_the_plain_loss_curve(pairs, precision, dim, tolerance, ma
 def test_a_gpu_follows_the_plain_loss_curve_with_other_similarities(pairs, similarity):
     design = {"similarity": similarity, "absolute": similarity.startswith("order")}
     phases = [Phase(4, 1e-3, sum_of_hinges)]
-    plain = gpu_losses(loop, pairs, design, phases)
-    quick = gpu_losses(fast, pairs, design, phases, precision="float32")
-    assert quick == pytest.approx(plain, rel=2e-3)
+    expected = gpu_losses(plain, pairs, design, phases)
+    quick = gpu_losses(captured, pairs, design, phases, precision="float32")
+    assert quick == pytest.approx(expected, rel=2e-3)
 
 
 @needs_a_gpu
@@ -280,10 +324,10 @@ def test_a_gpu_follows_the_plain_loss_curve_with_other_similarities(pairs, simil
 )
 def test_a_gpu_follows_the_plain_loss_curve_with_other_encoders(pairs, design):
     phases = [Phase(6, 1e-3, sum_of_hinges)]
-    plain = gpu_losses(loop, pairs, design, phases)
+    expected = gpu_losses(plain, pairs, design, phases)
     for precision, tolerance in (("float32", 2e-3), ("bf16", 3e-2)):
-        quick = gpu_losses(fast, pairs, design, phases, precision=precision)
-        assert quick == pytest.approx(plain, rel=tolerance)
+        quick = gpu_losses(captured, pairs, design, phases, precision=precision)
+        assert quick == pytest.approx(expected, rel=tolerance)
 
 
 @needs_a_gpu
@@ -292,15 +336,13 @@ def test_a_gpu_resumes(pairs):
     phases = [Phase(4, 2e-4, sum_of_hinges)]
     expected = [
         event.loss
-        for event in fast.steps_and_epochs(whole, pairs.batches(32), phases)
+        for event in captured(whole, pairs.batches(32), phases)
         if isinstance(event, Epoch)
     ]
     optimizer, batches = adam(halves), pairs.batches(32)
     losses = []
-    for _ in range(4):  # every epoch in a walk of its own
-        events = fast.steps_and_epochs(
-            halves, batches, phases, optimizer=optimizer, epochs_done=batches.epoch
-        )
+    for done in range(4):  # every epoch in a loop of its own
+        events = captured(halves, batches, phases, optimizer=optimizer, epochs_done=done)
         losses.append(next(event.loss for event in events if isinstance(event, Epoch)))
         events.close()
     assert losses == pytest.approx(expected, rel=1e-3)
@@ -316,14 +358,12 @@ def test_a_gpu_follows_the_plain_loss_curve_from_pictures(world, finetune, compi
     plan = Architecture(num_words=len(vocabulary), dim=64, word_dim=32, size=48, resize=64)
     pairs, device = Pairs(items, vocabulary, plan.view), torch.device("cuda")
     losses = []
-    for walk, part in ((loop, pairs), (fast, pairs.with_pictures_on(device))):
+    for walk, part in ((plain, pairs), (captured, on_device(pairs, device))):
         torch.manual_seed(0)
         model = JointEmbedding.build(plan, finetune=finetune).to(device)
-        if walk is fast:
-            model.image_encoder.learn_quickly("bf16", compiled)
-        events = walk.steps_and_epochs(
-            model, part.batches(64, "random_resized"), [Phase(6, 1e-3, sum_of_hinges)]
-        )
+        if walk is captured:
+            model.image_encoder.use_fast_training(compiled)
+        events = walk(model, part.batches(64, "random_resized"), [Phase(6, 1e-3, sum_of_hinges)])
         losses.append([event.loss for event in events if isinstance(event, Epoch)])
     assert losses[1] == pytest.approx(losses[0], rel=3e-2)
     assert losses[1][-1] < 0.9 * losses[1][0]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.features import pairs_with_features
-from vsepp.loading.dropped_words import WordDropout
+from vsepp.loading.caption_noise import WordDropout
 
 UNKNOWN = 3
 

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from vsepp.encoders.recurrence import PlainWalker, driven, last_states
-from vsepp.encoders.recurrence_gpu import GpuWalker, fits
+from vsepp.kernels.fused_gru import FusedSteps, fits
+from vsepp.kernels.packed_gru import PlainSteps, last_states, project_inputs
 
 lengths_of_batches = st.lists(st.integers(1, 9), min_size=1, max_size=7)
 
@@ -28,8 +28,8 @@ def by_torch(table, gru, words, lengths):
     return states[torch.arange(len(words), device=words.device), lengths - 1]
 
 
-def walked(table, gru, words, lengths, walker):
-    return last_states(driven(table, gru, words, lengths, walker), gru, walker)
+def last_states_of(table, gru, words, lengths, steps):
+    return last_states(project_inputs(table, gru, words, lengths, steps), gru, steps)
 
 
 @given(lengths_of_batches, st.integers(0, 100))
@@ -37,11 +37,11 @@ def test_it_is_torchs_gru_forward_and_backward(lengths, seed):
     table, gru = parts()
     words, lengths = captions(lengths, seed=seed)
     expected = by_torch(table, gru, words, lengths)
-    states = walked(table, gru, words, lengths, PlainWalker())
+    states = last_states_of(table, gru, words, lengths, PlainSteps())
     torch.testing.assert_close(states, expected)
-    pull = torch.randn_like(states)
+    gradient = torch.randn_like(states)
     weights = [table, *gru.parameters()]
-    ours, theirs = (torch.autograd.grad(out, weights, pull) for out in (states, expected))
+    ours, theirs = (torch.autograd.grad(out, weights, gradient) for out in (states, expected))
     torch.testing.assert_close(ours, theirs)
 
 
@@ -49,7 +49,7 @@ def test_it_is_torchs_gru_forward_and_backward(lengths, seed):
 def test_words_are_packed_step_by_step(lengths):
     table, _ = parts()
     words, lengths = captions(lengths)
-    packed = PlainWalker().pack(table, words, lengths)
+    packed = PlainSteps().pack(table, words, lengths)
     by_hand = [
         words[caption, step].item()
         for step in range(int(lengths.max()))
@@ -79,19 +79,19 @@ def test_all_steps_in_one_launch_are_the_same_steps(num_captions, hidden):
     table, gru = parts(num_words=300, word_dim=30, hidden=hidden, dtype=torch.float32)
     table, gru = nn.Parameter(table.detach().cuda() / 10), gru.cuda()
     weights = [table, *gru.parameters()]
-    walker_of = GpuWalker.maker(gru, 128)
+    steps_of = FusedSteps.for_batches_of(gru, 128)
     for _ in range(2):
         lengths = torch.randint(1, 30, (num_captions,), generator=generator)
         lengths = lengths.sort(descending=True).values.int().cuda()
         words = torch.randint(300, (num_captions, 30), generator=generator).int().cuda()
-        pull = torch.randn(num_captions, hidden, generator=generator).cuda()
-        walker = walker_of(-(-int(lengths.sum()) // 128) * 128)
-        states = walked(table, gru, words, lengths, walker)
-        expected = walked(table, gru, words, lengths, PlainWalker())
+        gradient = torch.randn(num_captions, hidden, generator=generator).cuda()
+        steps = steps_of(-(-int(lengths.sum()) // 128) * 128)
+        states = last_states_of(table, gru, words, lengths, steps)
+        expected = last_states_of(table, gru, words, lengths, PlainSteps())
         assert relative_error(states, expected) < 5e-3
-        ours, theirs = (torch.autograd.grad(out, weights, pull) for out in (states, expected))
+        ours, theirs = (torch.autograd.grad(out, weights, gradient) for out in (states, expected))
         assert max(map(relative_error, ours, theirs)) < 2e-2
-        assert not walker.arrived.any()
+        assert not steps.arrived.any()
 
 
 def relative_error(ours, theirs):

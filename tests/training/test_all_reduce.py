@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from vsepp.training import sums
-from vsepp.training.sums import SumOfGradients
+from vsepp.training import plain
+from vsepp.training.plain import GradientAllReduce
 
 
 @dataclass
@@ -17,14 +17,14 @@ class Heard:
     number: int = 2
     sent: list = field(default_factory=list)
 
-    def another_line(self):
+    def new_group(self):
         return self
 
-    def begin_to_sum_up(self, tensor):
+    def begin_all_reduce(self, tensor):
         self.sent.append(tuple(tensor.shape))
         return lambda: tensor.mul_(2)
 
-    def sum_up(self, tensors):
+    def all_reduce(self, tensors):
         self.sent.append([tuple(tensor.shape) for tensor in tensors])
         for tensor in tensors:
             tensor.mul_(2)
@@ -32,15 +32,15 @@ class Heard:
 
 @pytest.fixture
 def layers(monkeypatch):
-    monkeypatch.setattr(sums, "LARGE", 8)
+    monkeypatch.setattr(plain, "LARGE", 8)
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(2, 5), nn.Linear(5, 3))
 
 
 def test_large_ones_leave_last_layer_first_while_the_pass_goes_on(layers):
     heard, weights = Heard(), list(layers.parameters())
-    whole = SumOfGradients(heard, weights)
-    with whole.on_the_way():
+    whole = GradientAllReduce(heard, weights)
+    with whole.during_backward():
         layers(torch.ones(1, 2)).sum().backward()
         assert heard.sent == [(3, 5), (5, 2)]
     expected = [2 * weight.grad.clone() for weight in weights]
@@ -52,8 +52,8 @@ def test_large_ones_leave_last_layer_first_while_the_pass_goes_on(layers):
 
 def test_one_that_is_there_early_waits_for_those_before_it(layers):
     heard, (first, _, last, _) = Heard(), layers.parameters()
-    whole = SumOfGradients(heard, list(layers.parameters()))
-    with whole.on_the_way():
+    whole = GradientAllReduce(heard, list(layers.parameters()))
+    with whole.during_backward():
         first.sum().backward()
         assert heard.sent == []
     whole.finish(torch.ones(()))
@@ -63,10 +63,10 @@ def test_one_that_is_there_early_waits_for_those_before_it(layers):
 
 def test_every_step_sends_anew(layers):
     heard, weights = Heard(), list(layers.parameters())
-    whole = SumOfGradients(heard, weights)
+    whole = GradientAllReduce(heard, weights)
     for _ in range(2):
         layers.zero_grad()
-        with whole.on_the_way():
+        with whole.during_backward():
             layers(torch.ones(1, 2)).sum().backward()
         whole.finish(torch.ones(()))
     assert heard.sent == 2 * [(3, 5), (5, 2), [(5,), (3,), ()]]

@@ -1,0 +1,291 @@
+"""Where images come from (`ImageSource`): stored features, or pictures that are decoded and cropped.
+
+Random-resized crops may be cut as the release cuts them (Sec. 3, RC): from the original picture's own pixels.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, floor
+from pathlib import Path
+from threading import Lock
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from vsepp.data.captioned import CaptionedImage
+from vsepp.data.features import features_of
+from vsepp.data.image_file import PictureSource, full_size, orientation_of
+from vsepp.data.pictures import (
+    Boxes,
+    Crop,
+    CropFrom,
+    Pixels,
+    View,
+    channels_first,
+    open_picture,
+    opened,
+    random_boxes,
+    random_crops,
+)
+from vsepp.data.resources import AHEAD, Budget, made_ahead, picture_budget, workers
+from vsepp.devices import free_memory
+from vsepp.loading.pictures_on_device import PicturesOnDevice
+
+PIECE = 8  # pictures that a thread decodes and crops at a time
+CHUNK = 2**26  # bytes of many pictures' pixels in one piece of memory, so that none is lost between
+SHARE_OF_GPU = 0.4  # of its free memory, for the pictures of a split
+Indices = Sequence[int] | NDArray[np.int64]
+Draws = NDArray[np.float32]
+Group = tuple[NDArray[np.int64], Draws | None]  # images of some batches, and their draws
+# differs from the release: a large JPEG is decoded at 1/2, 1/4 or 1/8, but not below so many pixels for each pixel of the crop.
+DETAIL = 2
+# differs from the release: pictures are turned upright, there they are as they lie in the file
+QUARTER_TURNS, FROM_RIGHT, FROM_BOTTOM = (5, 6, 7, 8), (2, 3, 6, 7), (3, 4, 7, 8)
+
+Box = tuple[int, int, int, int]  # left, top, right, bottom
+
+
+class ImageSource(Protocol):
+    """The images of a split, by their index."""
+
+    @property
+    def are_features(self) -> bool:
+        """Of a net that ran before, and not pixels."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, indices: Indices, crop: Crop = "center", draws: Draws | None = None) -> Tensor:
+        """Features (M, D_phi), or pixels: fixed crops (M, 3, S, S) or (M, 10, 3, S, S), random ones by draws."""
+
+    def stream(
+        self, groups: Iterable[Group], crop: Crop, batches_per_group: int = 1
+    ) -> Iterator[Tensor]:
+        """`take` of each group, ahead of the reader where that is work for the CPU."""
+
+    def in_order(self, size: int = 128, rows: slice = slice(None)) -> Iterator[Tensor]:
+        """Every image once, or those of some rows, as fixed crops, at most `size` at a time."""
+
+    def table_on(self, device: torch.device) -> Tensor | None:
+        """All features (N, D_phi) on the device; None for pixels, which are cropped anew."""
+
+    def near(self, device: torch.device) -> "ImageSource":
+        """The same images on the device, where that helps and they fit."""
+
+
+def image_source(
+    items: Sequence[CaptionedImage], view: View, memory: int | None = None
+) -> ImageSource:
+    """Features where the items have them, else their pictures."""
+    stored = features_of(items)
+    if stored is not None:
+        return StoredFeatures(torch.from_numpy(stored))
+    return PicturesInMemory(items, view, memory)
+
+
+class StoredFeatures:
+    """What a frozen net has computed before; crops are long cut."""
+
+    are_features = True
+
+    def __init__(self, rows: Tensor) -> None:
+        self.rows = rows  # (N, D_phi)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, indices: Indices, crop: Crop = "center", draws: Draws | None = None) -> Tensor:
+        return self.rows[torch.as_tensor(indices, device=self.rows.device)].float()
+
+    def stream(
+        self, groups: Iterable[Group], crop: Crop, batches_per_group: int = 1
+    ) -> Iterator[Tensor]:
+        return (self.take(indices) for indices, _ in groups)
+
+    def in_order(self, size: int = 128, rows: slice = slice(None)) -> Iterator[Tensor]:
+        return (part.float() for part in self.rows[rows].split(size))
+
+    def table_on(self, device: torch.device) -> Tensor | None:
+        return self.rows.to(device)
+
+    def near(self, device: torch.device) -> ImageSource:
+        return self
+
+
+@dataclass(frozen=True)
+class Original:
+    """What the header says of a picture, as it is to be seen: upright."""
+
+    width: int
+    height: int
+    from_right: bool = False  # the first column of the file is the last one that is seen
+    from_bottom: bool = False
+
+    @classmethod
+    def of(cls, source: Path | PictureSource) -> "Original":
+        with opened(source, 1) as picture:
+            turn = orientation_of(picture)
+            width, height = full_size(picture)  # not that of a draft
+        if turn in QUARTER_TURNS:
+            width, height = height, width
+        return cls(width, height, turn in FROM_RIGHT, turn in FROM_BOTTOM)
+
+    def is_decoded_whole(self, size: int) -> bool:
+        """Whether every crop needs it at its full size, so that it can be kept for all of them."""
+        return min(self.width, self.height) < 2 * DETAIL * size
+
+    def decoded_for(self, box: Box, size: int, source: Path | PictureSource) -> Image.Image:
+        """At the smallest scale that has enough pixels for the box."""
+        left, top, right, bottom = box
+        short = min(self.width, self.height)
+        needed = ceil(short * DETAIL * size / min(right - left, bottom - top))
+        return open_picture(source, min(short, needed))
+
+    def cropped(self, box: Box, size: int, picture: Image.Image) -> Image.Image:
+        """The box of the original, out of the picture at any of JPEG's scales, as size x size.
+
+        Cut first, then resized, as torchvision does: nothing outside of the box shines in.
+        """
+        left, right = _scaled(box[0], box[2], self.width, picture.width, self.from_right)
+        top, bottom = _scaled(box[1], box[3], self.height, picture.height, self.from_bottom)
+        outer = floor(left), floor(top), ceil(right), ceil(bottom)
+        inner = left - outer[0], top - outer[1], right - outer[0], bottom - outer[1]
+        return picture.crop(outer).resize((size, size), Image.Resampling.BILINEAR, box=inner)
+
+
+def _scaled(start: int, end: int, whole: int, decoded: int, from_end: bool) -> tuple[float, float]:
+    """The same stretch in a decoded picture, whose last pixel in the file may be a partial one."""
+    factor = round(whole / decoded)  # 1, 2, 4 or 8
+    missing = decoded * factor - whole if from_end else 0
+    return (start + missing) / factor, min((end + missing) / factor, decoded)
+
+
+class PicturesInMemory:
+    """The pictures of a split, decoded once and kept in memory while they fit.
+
+    `memory` is in bytes; by default all splits share the machine's budget.
+    """
+
+    are_features = False
+
+    def __init__(
+        self, items: Sequence[CaptionedImage], view: View, memory: int | None = None
+    ) -> None:
+        self.items = items
+        self.view = view
+        self.budget = picture_budget() if memory is None else Budget(memory)
+        # By index and kind: (H, W, 3), 3 bytes a pixel; Pillow's own take 4.
+        self._kept: dict[tuple[int, CropFrom], Pixels] = {}
+        self._free = np.empty(0, dtype=np.uint8)  # the rest of the last chunk
+        self._lock = Lock()  # several threads ask for pictures
+        self._originals: dict[int, Original] = {}  # by index: what its header says
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def take(self, indices: Indices, crop: Crop = "center", draws: Draws | None = None) -> Tensor:
+        if not len(indices):  # a process may have no pair in a small last batch
+            return torch.zeros(0, *self.view.shape, dtype=torch.uint8)
+        if draws is None:
+            return _in_threads(
+                lambda rows: self._fixed(indices[rows]), len(indices), self.view.shape
+            )
+        of_originals = crop == "random_resized" and self.view.crop_from == "original"
+        cut = self._random_of_originals if of_originals else self._random_of_resized
+        shape = (3, self.view.size, self.view.size)
+        return _in_threads(lambda rows: cut(indices[rows], crop, draws[rows]), len(indices), shape)
+
+    def stream(
+        self, groups: Iterable[Group], crop: Crop, batches_per_group: int = 1
+    ) -> Iterator[Tensor]:
+        ahead = max(1, AHEAD // batches_per_group)
+        return made_ahead(groups, lambda group: self.take(group[0], crop, group[1]), ahead, ahead)
+
+    def in_order(self, size: int = 128, rows: slice = slice(None)) -> Iterator[Tensor]:
+        step = max(1, size // self.view.crops)
+        indices = np.arange(len(self))[rows]
+        chunks = np.split(indices, range(step, len(indices), step))
+        return made_ahead(chunks, self.take, threads=AHEAD)
+
+    def table_on(self, device: torch.device) -> Tensor | None:
+        return None
+
+    def near(self, device: torch.device) -> ImageSource:
+        """On a GPU where they fit: they are needed in every epoch. Originals are too large."""
+        num_bytes = len(self) * 3 * self.view.resize**2 * 3 // 2  # if they are 3:2 on average
+        can_move = self.view.crops == 1 and self.view.crop_from == "resized"
+        if not can_move or num_bytes >= SHARE_OF_GPU * free_memory(device):
+            return self
+        return PicturesOnDevice.of(self.items, self.view, device)
+
+    def resized(self, index: int) -> Image.Image:
+        """As the view resizes it."""
+        return self._kept_or((index, "resized"), lambda: self.view.resized(self.items[index].path))
+
+    def _fixed(self, indices: Indices) -> Pixels:
+        """The middle of each (M, 3, S, S), or ten crops (M, 10, 3, S, S)."""
+        return np.stack([self.view.cut(self.resized(index)) for index in indices])
+
+    def _random_of_resized(self, indices: Indices, crop: Crop, draws: Draws) -> Pixels:
+        # differs from the release: it cuts originals, as the paper's rows do here
+        pictures = [self.resized(index) for index in indices]
+        return random_crops(pictures, self.view.size, crop, draws, self.view.least_area)
+
+    def _random_of_originals(self, indices: Indices, crop: Crop, draws: Draws) -> Pixels:
+        sizes = [(original.width, original.height) for original in map(self._original, indices)]
+        widths, heights = np.array(sizes).T
+        boxes = random_boxes(crop, self.view.size, widths, heights, draws, self.view.least_area)
+        return np.stack([self._cropped(i, boxes, row) for row, i in enumerate(indices)])
+
+    def _cropped(self, index: int, boxes: Boxes, row: int) -> Pixels:
+        original, size, box = self._original(index), self.view.size, boxes.edges(row)
+
+        def decoded() -> Image.Image:
+            return original.decoded_for(box, size, self.items[index].path)
+
+        is_whole = original.is_decoded_whole(size)
+        picture = self._kept_or((index, "original"), decoded) if is_whole else decoded()
+        pixels = channels_first(original.cropped(box, size, picture))
+        return pixels[..., ::-1] if boxes.flipped[row] else pixels
+
+    def _original(self, index: int) -> Original:
+        if index not in self._originals:
+            self._originals[index] = Original.of(self.items[index].path)
+        return self._originals[index]
+
+    def _kept_or(
+        self, key: tuple[int, CropFrom], decoded: Callable[[], Image.Image]
+    ) -> Image.Image:
+        kept = self._kept.get(key)
+        if kept is not None:
+            return Image.fromarray(kept)
+        picture = decoded()
+        with self._lock:
+            taken = 3 * picture.width * picture.height
+            if key not in self._kept and self.budget.take(self, taken):
+                self._kept[key] = self._packed(np.asarray(picture))
+        return picture
+
+    def _packed(self, pixels: Pixels) -> Pixels:
+        if self._free.nbytes < pixels.nbytes:
+            self._free = np.empty(max(CHUNK, pixels.nbytes), dtype=np.uint8)
+        place, self._free = np.split(self._free, [pixels.nbytes])
+        packed = place.reshape(pixels.shape)
+        packed[...] = pixels
+        return packed
+
+
+def _in_threads(make: Callable[[slice], Pixels], count: int, shape: tuple[int, ...]) -> Tensor:
+    """What `make` makes of so many rows, a few at a time, by the threads of all batches."""
+    made = np.empty((count, *shape), dtype=np.uint8)
+
+    def fill(rows: slice) -> None:
+        made[rows] = make(rows)
+
+    pieces = [slice(start, start + PIECE) for start in range(0, count, PIECE)]
+    for _ in workers().map(fill, pieces):
+        pass  # a piece that failed raises here
+    return torch.from_numpy(made)

@@ -1,0 +1,197 @@
+"""Steps for any model, on any device, in chunks and by several processes.
+
+Hard negatives are rare, and a large batch holds more of them (Sec. 2.3). Two ways lead to one:
+
+- `chunk_size` pairs are embedded at once, and again in the backward pass (`torch.utils.checkpoint`), so that
+  only one chunk's activations are in memory. For nets that treat their rows independently the gradient is
+  that of the whole batch; a batch norm that learns its statistics sees chunks.
+- Several processes embed a share of the batch each. A loss asks, for each pair, about its row and its column
+  (Eqs. 5 and 6): each process computes only the rows and columns of its own pairs.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from vsepp.devices import ALONE, Precision, Processes, computing_in
+from vsepp.encoders.joint import JointEmbedding
+from vsepp.loading.batches import Batch, Batches
+from vsepp.training.loop import EpochRates, Objective
+from vsepp.training.optimizer import Updater, set_rate
+
+LARGE = (
+    2**18
+)  # numbers of a gradient; a message of their own costs less than copying them beside others
+
+
+class PlainStepper:
+    """One batch a step; the loop for reading."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batches: Iterable[Batch],
+        updater: Updater,
+        device: torch.device,
+        precision: Precision = "float32",
+        chunk_size: int | None = None,
+        processes: Processes = ALONE,
+    ) -> None:
+        self.model, self.batches, self.updater, self.device = model, batches, updater, device
+        self.precision, self.chunk_size, self.processes = precision, chunk_size, processes
+        self.all_reduce = GradientAllReduce(processes, updater.weights)
+
+    def epoch(
+        self, number: int, rates: EpochRates, objective: Objective
+    ) -> Iterator[tuple[int, Tensor]]:
+        set_rate(self.updater.optimizer, rates.at(0))
+        num_pairs = 0
+        for place, batch in enumerate(self._batches(number)):
+            if not rates.are_constant:
+                set_rate(self.updater.optimizer, rates.at(self._share_done(place, num_pairs)))
+            with computing_in(self.precision):
+                self.updater.optimizer.zero_grad(set_to_none=True)
+                with self.all_reduce.during_backward():
+                    loss = self.backward(batch, objective)
+                self.all_reduce.finish(loss)
+                self.updater.step()
+            num_pairs += len(batch.image_ids)
+            yield len(batch.image_ids), loss
+
+    def backward(self, batch: Batch, objective: Objective) -> Tensor:
+        """Adds the gradient of the batch's loss to the weights; the sum of its pairs' losses.
+
+        Where several processes share the batch, each adds and returns what its own pairs contribute.
+        """
+        scores = self._scores(batch, objective)
+        total = scores[0].new_zeros(())
+        image_ids = batch.image_ids.to(self.device, non_blocking=True)
+        is_alone = self.processes.number == 1
+        rows = slice(None) if is_alone else self.processes.share(len(image_ids))
+        objective.backward(scores, image_ids, total, rows)
+        return total
+
+    def _batches(self, number: int) -> Iterable[Batch]:
+        return self.batches.epoch(number) if isinstance(self.batches, Batches) else self.batches
+
+    def _share_done(self, num_batches: int, num_pairs: int) -> float:
+        """Of an epoch, by pairs; by batches where the number of pairs is not known."""
+        if isinstance(self.batches, Batches):
+            return num_pairs / len(self.batches.pairs)
+        return num_batches / len(self.batches)  # type: ignore[arg-type]
+
+    def _scores(self, batch: Batch, objective: Objective) -> list[Tensor]:
+        """Of all pairs of the batch, as far as this process needs them."""
+        # m pairs here, M in all -> (M, M) for each width
+        if not isinstance(self.model, JointEmbedding):
+            return [self.model(batch.to(self.device))]
+        images = self._embed(self.model.embed_images, [batch.images], len(batch.image_ids))
+        captions = self._embed(
+            self.model.embed_captions, [batch.words, batch.lengths], len(batch.image_ids)
+        )
+        similarity = self.model.similarity
+        if self.processes.number == 1:
+            return objective.scores(images, captions, similarity)
+        own = self.processes.share(len(batch.image_ids))
+        both = torch.cat((images, captions), dim=1)  # one message instead of two
+        images, captions = self.processes.gathered(both, len(batch.image_ids)).chunk(2, dim=1)
+        return objective.scores(
+            images, captions, lambda i, c: _own_rows_and_columns(similarity, i, c, own)
+        )
+
+    def _embed(
+        self, embed: Callable[..., Tensor], inputs: Sequence[Tensor], num_pairs: int
+    ) -> Tensor:
+        def moved_and_embedded(_: Tensor, *chunk: Tensor) -> Tensor:
+            chunk = tuple(part.to(self.device, non_blocking=True) for part in chunk)
+            with self.processes.as_one_batch():  # as short as can be: it sees every call of torch
+                return embed(*chunk)
+
+        # Dropout must drop the same units twice: checkpoint keeps the generators of its arguments' devices.
+        anchor = torch.empty(0, device=self.device)
+        if not self.chunk_size:
+            return moved_and_embedded(anchor, *inputs)
+        # All processes cut as many chunks, as their batch norms may wait for each other in every one.
+        starts = range(0, self.processes.largest_share(num_pairs), self.chunk_size)
+        chunks = [[part[start : start + self.chunk_size] for part in inputs] for start in starts]
+        return torch.cat(
+            [
+                checkpoint(moved_and_embedded, anchor, *chunk, use_reentrant=False)
+                for chunk in chunks
+            ]
+        )
+
+
+def _own_rows_and_columns(
+    similarity: Callable[[Tensor, Tensor], Tensor], images: Tensor, captions: Tensor, own: slice
+) -> Tensor:
+    """The scores (M, M); zero in rows and columns of other processes' pairs alone."""
+    num_pairs = len(images)
+    above, below = slice(0, own.start), slice(own.stop, num_pairs)
+    own_rows = similarity(images[own], captions)
+    scores = own_rows.new_zeros(num_pairs, num_pairs)
+    scores[own] = own_rows
+    scores[above, own] = similarity(images[above], captions[own])
+    scores[below, own] = similarity(images[below], captions[own])
+    return scores
+
+
+class GradientAllReduce:
+    """Sums gradients over all processes, overlapped with the backward pass.
+
+    A backward pass finishes the last layers first. A large gradient is sent as soon as it is there, from where
+    it lies, while the rest is computed; the small ones follow in one message. torch's DistributedDataParallel
+    asks for equal shares, and for gradients that are averaged.
+    """
+
+    def __init__(self, processes: Processes, weights: Sequence[nn.Parameter]) -> None:
+        self.processes, self.weights = processes, weights
+        # What is sent when must not depend on who has finished what: one order for all processes.
+        self.large = [weight for weight in reversed(weights) if _is_sent_alone(weight)]
+        self.small = [weight for weight in weights if not _is_sent_alone(weight)]
+        self.group = processes.new_group() if self.large else processes
+        self.ready: set[nn.Parameter] = set()
+        self.waits: list[Callable[[], None]] = []  # one for each of the large that was sent
+
+    @contextmanager
+    def during_backward(self) -> Iterator[None]:
+        """Around one backward pass: each large gradient is sent once it and all before it are there."""
+        if self.processes.number == 1:
+            yield
+            return
+        handles = [weight.register_post_accumulate_grad_hook(self._send) for weight in self.large]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def finish(self, loss: Tensor) -> None:
+        """Sends what is left, and the loss; returns when all sums are there."""
+        if self.processes.number == 1:
+            return
+        for weight in self.weights:
+            if weight.grad is None:  # none of this process's pairs depends on it
+                weight.grad = torch.zeros_like(weight)
+        for weight in self.large:
+            self._send(weight)
+        gradients = [weight.grad for weight in self.small if weight.grad is not None]
+        self.processes.all_reduce([*gradients, loss])
+        for wait in self.waits:
+            wait()
+        self.waits.clear()
+        self.ready.clear()
+
+    def _send(self, weight: Tensor) -> None:
+        self.ready.add(weight)  # type: ignore[arg-type]
+        for large in self.large[len(self.waits) :]:
+            if large not in self.ready or large.grad is None:
+                break
+            self.waits.append(self.group.begin_all_reduce(large.grad))
+
+
+def _is_sent_alone(weight: nn.Parameter) -> bool:
+    return weight.numel() >= LARGE and weight.is_contiguous()

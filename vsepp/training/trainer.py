@@ -1,0 +1,112 @@
+"""`vsepp.train`: which stepper suits a model and its batches, and what cannot be combined."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from vsepp.devices import ALONE, Precision, Processes, is_gpu
+from vsepp.encoders.joint import JointEmbedding
+from vsepp.errors import WrongRequest
+from vsepp.loading.batches import Batch, Batches
+from vsepp.training.captured import CapturedStepper, trains_net
+from vsepp.training.loop import Epoch, Objective, Phase, Reduction, Step, Stepper, training_events
+from vsepp.training.optimizer import AveragedWeights, Updater, adam, trained_parameters
+from vsepp.training.plain import PlainStepper
+
+StepperName = Literal["plain", "captured"]
+
+
+def train(
+    model: nn.Module, batches: Iterable[Batch], phases: Sequence[Phase], **settings: Any
+) -> Iterator[Epoch]:
+    """Train `model`, phase after phase, and yield each epoch as it ends.
+
+    The loop belongs to the caller: evaluate, save or stop between two epochs as you like.
+    `settings` are those of `steps_and_epochs`.
+    """
+    for event in steps_and_epochs(model, batches, phases, **settings):
+        if isinstance(event, Epoch):
+            yield event
+
+
+def steps_and_epochs(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    phases: Sequence[Phase],
+    *,
+    gradient_clip: float = 2.0,
+    reduction: Reduction = "sum",
+    mask_same_image: bool = False,
+    nested: Sequence[int] = (),
+    device: torch.device | None = None,
+    precision: Precision = "bf16",
+    optimizer: torch.optim.Optimizer | None = None,
+    epochs_done: int = 0,
+    average: AveragedWeights | None = None,
+    chunk_size: int | None = None,
+    processes: Processes = ALONE,
+    stepper: StepperName | None = None,
+    batches_per_step: int | None = None,
+) -> Iterator[Step | Epoch]:
+    """The same in small steps: every batch, or a few of them, and after its last one the epoch.
+
+    A resumed run gives its `optimizer` and the number of `epochs_done` before. With a `chunk_size`,
+    batches may be larger than the device's memory allows: so many pairs are embedded at once.
+    `nested` widths have the same loss as whole vectors. `processes` that share the batches see the same
+    events. By default the fastest `stepper` that can do all this is taken.
+    """
+    _check(model, batches, phases, nested, chunk_size, processes)
+    device = device or trained_parameters(model)[0].device
+    # Phases share the optimizer, and so keep its state.
+    updater = Updater(model, optimizer or adam(model), gradient_clip, average)
+    objectives = [
+        Objective(phase.loss, reduction, mask_same_image, tuple(nested)) for phase in phases
+    ]
+    is_divided = bool(chunk_size) or processes.number > 1 or precision == "float64"
+    name = stepper or ("plain" if is_divided else fastest_stepper(model, batches, device))
+    steps: Stepper
+    if name == "captured":
+        assert isinstance(model, JointEmbedding) and isinstance(batches, Batches)
+        steps = CapturedStepper(model, batches, updater, device, precision, batches_per_step)
+    else:
+        steps = PlainStepper(model, batches, updater, device, precision, chunk_size, processes)
+    return training_events(model, steps, phases, objectives, device, epochs_done)
+
+
+def fastest_stepper(
+    model: nn.Module, batches: Iterable[Batch], device: torch.device
+) -> StepperName:
+    """Captured for a model and batches of ours, unless a net is trained on a CPU: its time is the net's."""
+    if not isinstance(model, JointEmbedding) or not isinstance(batches, Batches):
+        return "plain"
+    return "plain" if trains_net(model, batches) and not is_gpu(device) else "captured"
+
+
+def _check(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    phases: Sequence[Phase],
+    nested: Sequence[int],
+    chunk_size: int | None,
+    processes: Processes,
+) -> None:
+    """All else can be combined: widths, chunks, processes and precisions."""
+    num_epochs = sum(phase.epochs for phase in phases)
+    if isinstance(batches, Iterator) and num_epochs > 1:
+        raise WrongRequest(
+            f"`batches` is an iterator, which ends after one epoch, and {num_epochs} are asked for: give "
+            "pairs.batches(...), a list, or anything else that can be iterated over again."
+        )
+    asked = {
+        "nested": bool(nested),
+        "chunk_size": bool(chunk_size),
+        "processes": processes.number > 1,
+    }
+    names = [name for name, is_asked in asked.items() if is_asked]
+    if names and not isinstance(model, JointEmbedding):
+        raise WrongRequest(
+            f"{' and '.join(names)} need a JointEmbedding, whose two encoders can be called apart; "
+            f"this model is a {type(model).__name__}."
+        )
