@@ -283,7 +283,10 @@ def two_layers():
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (content(text=text_weights(40)), r"has 12 words, the checkpoint 40.*f8k_precomp_vocab\.pkl"),
+        (
+            content(text=text_weights(40)),
+            r"has 12 words, the checkpoint 40.*f8k_precomp_vocab\.pkl",
+        ),
         (content(text=two_layers()), "its GRU has 2 layers"),
         (content(measure="euclid"), "unknown measure 'euclid'. Known: cosine, order"),
         (content({"fc.bias": np.zeros(3, "f")}), r"image encoder has no matrix fc\.weight"),
