@@ -1,12 +1,15 @@
 """Docs that cannot lie: the README's code runs, its tables come from results, its links lead somewhere."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 
+from vsepp.cli import app
 from vsepp.experiments.recipe import Recipe
 
 ROOT = Path(__file__).parents[1]
@@ -54,6 +57,70 @@ def test_recipes_and_keys_of_the_commands_exist(page):
     assert len(commands) >= 3
     for name, rest in commands:
         Recipe.load(name, re.findall(r"--set '?([\w.]+=[^' $]+(?<!=))", rest))
+
+
+PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+OF_OTHERS = {"--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--standalone"}
+OF_OTHERS |= {
+    "--master-port",
+    "--max-restarts",
+    "--weights",
+    "--words",
+    "--no_imgnorm",
+}  # torchrun's, our scripts'
+
+
+def without_fences(text):
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+
+
+def commands_of(page):
+    """Every command line of a page: indented blocks, with their continuation lines, and code spans."""
+    text = without_fences((ROOT / page).read_text()).replace("\\\n", " ")
+    blocks = re.findall(r"^    (.+)$", text, re.MULTILINE)
+    spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", text)]
+    lines = [line.partition(" #")[0] for line in (*blocks, *spans)]
+    return [line[found.start() :] for line in lines if (found := re.search(r"\bvsepp [a-z]", line))]
+
+
+def options_of(words):
+    """The options of the command that some words call; None where there is no such command."""
+    command = typer.main.get_command(app)
+    for word in words:
+        below = getattr(command, "commands", {})
+        if not below:
+            break
+        command = below.get(word)
+        if command is None:
+            return None
+    names = [name for param in command.params for name in (*param.opts, *param.secondary_opts)]
+    return {"--help", *names}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_verbs_and_options_of_the_commands_exist(page):
+    for command in commands_of(page):
+        words = shlex.split(command)[1:]
+        options = options_of(words)
+        assert options is not None, command
+        used = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+        assert used <= options, command
+
+
+def test_enough_commands_are_checked():
+    assert sum(len(commands_of(page)) for page in PAGES) > 60
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_options_that_are_named_alone_exist(page):
+    command = typer.main.get_command(app)
+    known = set().union(*(options_of([verb]) for verb in command.commands))
+    known |= set().union(
+        *(options_of(["figures", verb]) for verb in command.commands["figures"].commands)
+    )
+    spans = re.findall(r"`([^`]+)`", without_fences((ROOT / page).read_text()))
+    named = {word for span in spans for word in re.findall(r"(?<![\w-])--[a-z][a-z_-]*", span)}
+    assert named <= known | OF_OTHERS, named - known - OF_OTHERS
 
 
 def headings(page):
