@@ -31,10 +31,11 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """The whole story on built-in pictures: train three models, compare them, search with the best."""
+    from vsepp.cli.progress import TrainingProgress
     from vsepp.evaluation.report import text
     from vsepp.experiments.demo import demo as run_demo
 
-    result = run_demo(out, seed)
+    result = run_demo(out, seed, TrainingProgress())
     if as_json:
         print(json.dumps(result.as_dict()), flush=True)
     else:
@@ -57,6 +58,7 @@ def train(
     ] = False,
 ) -> None:
     """Learn a joint space and keep the snapshot with the best recall sum on validation pictures."""
+    from vsepp.cli.progress import TrainingProgress
     from vsepp.experiments.opening import UseOfData, open_checked, summary
     from vsepp.experiments.recipe import Recipe
     from vsepp.experiments.run import run
@@ -67,7 +69,7 @@ def train(
     collection = open_checked(data, UseOfData(chosen.data.on_error))
     say(f"Taken for {collection.name}.")
     try:
-        best = run(chosen, collection, into, resume)
+        best = run(chosen, collection, into, resume, TrainingProgress())
     except KeyboardInterrupt:
         say(f"Interrupted. What has been learned is in {into}; go on from there with --resume.")
         raise
@@ -113,9 +115,10 @@ def reproduce(
 
     Exit code 1 where all seeds were stopped, and so nothing was measured.
     """
+    from vsepp.cli.progress import TrainingProgress
     from vsepp.experiments.reproduce import reproduce as reproduce_row
 
-    report = reproduce_row(row, data, into, changes or ())
+    report = reproduce_row(row, data, into, changes or (), watcher=TrainingProgress())
     if speaks():
         print(json.dumps(report.as_dict()) if as_json else report.text())
     if not report.has_results:

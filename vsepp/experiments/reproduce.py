@@ -29,7 +29,7 @@ from vsepp.experiments.opening import UseOfData, open_checked
 from vsepp.experiments.provenance import circumstances
 from vsepp.experiments.recipe import OF_ONE_RECIPE, Recipe
 from vsepp.experiments.remarks import changed_keys, remarks
-from vsepp.experiments.run import run
+from vsepp.experiments.run import Watcher, run
 from vsepp.experiments.start import snapshot_to_start_from
 from vsepp.experiments.tables import table_of
 from vsepp.snapshots.snapshot import Snapshot
@@ -39,7 +39,12 @@ OF_ITS_OWN = re.compile(r"-[0-9a-f]{8}(?=$|-seed\d+$)")  # how such a folder's n
 
 
 def reproduce(
-    what: str, data: str | CaptionedImages, into: Path | str, changes: Iterable[str] = ()
+    what: str,
+    data: str | CaptionedImages,
+    into: Path | str,
+    changes: Iterable[str] = (),
+    *,
+    watcher: Watcher | None = None,
 ) -> Report:
     """Train what a row or recipe needs, or every row of `table:2`, measure it, and compare.
 
@@ -62,7 +67,7 @@ def reproduce(
             )
         folds(recipe.protocol, len(data.split("test")))
     done = {
-        recipe.name: _reproduced(recipe, row, data, into, changes)
+        recipe.name: _reproduced(recipe, row, data, into, changes, watcher)
         for row, recipe in recipes.items()
     }
     return Report(done, table)
@@ -76,15 +81,15 @@ def _table_number(what: str) -> int:
 
 
 def _reproduced(
-    recipe: Recipe, source: str, data: CaptionedImages, into: Path, changes: list[str]
-) -> Reproduced:
+    recipe: Recipe, source: str, data: CaptionedImages, into: Path, changes: list[str], watcher: Watcher | None
+) -> Reproduced:  # fmt: skip
     """All seeds of a recipe; one that is stopped does not take the others with it."""
     results, stopped, folders = [], [], []
     places: list[Path] = []  # of all seeds, also of those that were stopped
     test = data.with_captions(recipe.data.captions)
     for seed in range(recipe.seed, recipe.seed + recipe.seeds):
         try:
-            folder = _trained(recipe, data, into, changes, seed)
+            folder = _trained(recipe, data, into, changes, seed, watcher)
         except (Stopped, FirstStopped) as error:
             reason, place = _told_to_all(error)
             stopped.append(reason)
@@ -142,19 +147,21 @@ def _made(folder: Path) -> dict[str, Any]:
 
 
 def _trained(
-    recipe: Recipe, data: CaptionedImages, into: Path, changes: list[str], seed: int
-) -> Path:
+    recipe: Recipe, data: CaptionedImages, into: Path, changes: list[str], seed: int, watcher: Watcher | None
+) -> Path:  # fmt: skip
     """The folder of a row's finished model; trained here, with all that it starts from, if need be."""
     others = [change for change in changes if not change.startswith(OF_ONE_RECIPE)]
     if recipe.model_of:
-        return _trained(Recipe.load(recipe.model_of, others), data, into, others, seed)
+        return _trained(Recipe.load(recipe.model_of, others), data, into, others, seed, watcher)
     recipe = replace(recipe, seed=seed, seeds=1)
     # differs from the paper: its fine-tuning starts from a model of 30 epochs, here from the best of them
     if recipe.start_from and snapshot_to_start_from(recipe.start_from) is None:
-        base = _trained(Recipe.load(recipe.start_from, others), data, into, others, seed)
+        base = _trained(Recipe.load(recipe.start_from, others), data, into, others, seed, watcher)
         recipe = replace(recipe, start_from=str(base))
     folder, is_finished = join().as_first(lambda: _place(recipe, data, into))
-    return folder if is_finished else run(recipe, data, folder, resume=True).folder
+    if is_finished:
+        return folder
+    return run(recipe, data, folder, resume=True, watcher=watcher).folder
 
 
 def _place(recipe: Recipe, data: CaptionedImages, into: Path) -> tuple[Path, bool]:
