@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 from tests.processes import in_processes
-from vsepp.devices import ALONE, OthersGone, Processes, join, launch
+from vsepp.devices import ALONE, PeerLost, Processes, join, launch
 from vsepp.devices.launch import TOLD_BY_TORCHRUN
 from vsepp.errors import WorkFailed, WrongRequest
 
@@ -93,7 +93,7 @@ def test_what_two_processes_tell_each_other(tmp_path):
     assert first["failed"].startswith("IndexError")
     assert second["failed"].startswith("FirstStopped: The first process has stopped")
     lost = json.loads((tmp_path / "lost.json").read_text())
-    assert lost.startswith("OthersGone: Process 0 of 2 has lost the others (")
+    assert lost.startswith("PeerLost: Process 0 of 2 has lost the others (")
 
 
 def test_alone_nothing_is_sent():
@@ -152,9 +152,9 @@ def test_who_is_told_to_stop_says_so_once(monkeypatch):
     before = signal.getsignal(signal.SIGTERM)
     try:
         signal.signal(signal.SIGTERM, launch._end_with_a_message)
-        with pytest.raises(OthersGone, match="another process has died"):
+        with pytest.raises(PeerLost, match="another process has died"):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)  # the message must not be cut short by a second one
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert issubclass(OthersGone, WorkFailed)
+    assert issubclass(PeerLost, WorkFailed)

@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 from vsepp.data.collections import open_data
 from vsepp.devices import Processes
 from vsepp.errors import WrongRequest
-from vsepp.experiments.agreement import check_that_every_process_has_a_pair
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
+from vsepp.experiments.setup import check_that_every_process_has_a_pair
 from vsepp.snapshots.snapshot import Snapshot
 
 # Batch norms that learn, random crops, negatives over the whole batch, and a last batch of 11.
@@ -91,7 +91,7 @@ def test_a_dead_process_ends_the_job_and_one_process_goes_on(tmp_path):
     _, said = launcher.communicate(timeout=300)
     assert launcher.returncode == 1
     assert "vsepp: Process 0 of 2 has lost the others" in said or "vsepp: Told to stop" in said
-    assert "is good; go on from there with --resume" in said
+    assert "is good; continue from there with --resume" in said
     Snapshot.load(tmp_path / "killed")
     epochs_done = len(losses(tmp_path / "killed"))
     assert 1 <= epochs_done < 8

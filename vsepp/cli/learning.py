@@ -49,10 +49,11 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Train three models on generated scenes, compare them, and search with the best."""
+    from vsepp.cli.progress import TrainingProgress
     from vsepp.evaluation.report import text
     from vsepp.experiments.demo import demo as run_demo
 
-    result = run_demo(out, seed)
+    result = run_demo(out, seed, TrainingProgress())
     if as_json:
         print(json.dumps(result.as_dict()), flush=True)
     else:
@@ -76,6 +77,7 @@ def train(
     ] = False,
 ) -> None:
     """Train a model and keep the epoch with the best validation recall."""
+    from vsepp.cli.progress import TrainingProgress
     from vsepp.data.collections import DataOptions, open_checked, summarize_left_out
     from vsepp.experiments.recipe import Recipe
     from vsepp.experiments.run import run
@@ -86,7 +88,7 @@ def train(
     collection = open_checked(data, DataOptions(chosen.data.on_error), track=track)
     say(f"Data: {collection.name}.")
     try:
-        best = run(chosen, collection, into, resume)
+        best = run(chosen, collection, into, resume, TrainingProgress())
     except KeyboardInterrupt:
         say(f"Interrupted. The best model so far is in {into}; continue with --resume.")
         raise
@@ -132,9 +134,10 @@ def reproduce(
 
     The exit code is 1 if all seeds were stopped, so that nothing was measured.
     """
+    from vsepp.cli.progress import TrainingProgress
     from vsepp.experiments.reproduce import reproduce as reproduce_row
 
-    report = reproduce_row(row, data, into, changes or (), track)
+    report = reproduce_row(row, data, into, changes or (), track, watcher=TrainingProgress())
     if speaks():
         print(json.dumps(report.as_dict()) if as_json else report.text())
     if not report.has_results:

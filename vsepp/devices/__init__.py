@@ -24,14 +24,14 @@ from vsepp.devices.accelerator import (
     speed_up,
 )
 from vsepp.devices.launch import join
-from vsepp.devices.processes import ALONE, FirstStopped, OthersGone, Processes
+from vsepp.devices.processes import ALONE, FirstStopped, PeerLost, Processes
 
 __all__ = [
     "ALONE",
     "CompiledForOneShape",
     "CudaGraphs",
     "FirstStopped",
-    "OthersGone",
+    "PeerLost",
     "Precision",
     "Processes",
     "SideStream",

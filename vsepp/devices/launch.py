@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from vsepp.devices.processes import ALONE, PATIENCE, OthersGone, Processes
+from vsepp.devices.processes import ALONE, PATIENCE, PeerLost, Processes
 from vsepp.errors import WorkFailed, WrongRequest
 
 TOLD_BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -70,4 +70,4 @@ def _own_gpu() -> int:
 def _end_with_a_message(number: int, frame: FrameType | None) -> None:
     """torchrun ends all processes when one has died; a message and --resume are better than silence."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough; it kills, should this take long
-    raise OthersGone("Told to stop: another process has died, or somebody has ended the job.")
+    raise PeerLost("Told to stop: another process has died, or somebody has ended the job.")

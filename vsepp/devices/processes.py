@@ -24,11 +24,11 @@ T = TypeVar("T")
 PATIENCE = timedelta(minutes=10)  # with a process that is alive and does not answer
 
 
-class OthersGone(WorkFailed):
+class PeerLost(WorkFailed):
     """The other processes of the job cannot be reached any more, so this one cannot go on."""
 
 
-class FirstStopped(OthersGone):
+class FirstStopped(PeerLost):
     """The first process has given up what all were doing; it is still there."""
 
 
@@ -166,7 +166,7 @@ class Processes:
             yield
         except RuntimeError as error:  # torch's word for a connection that is lost
             place = f"Process {self.rank} of {self.number}"
-            raise OthersGone(f"{place} has lost the others ({_reason(error)}).") from error
+            raise PeerLost(f"{place} has lost the others ({_reason(error)}).") from error
 
 
 ALONE = Processes()

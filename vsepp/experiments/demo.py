@@ -18,7 +18,7 @@ from vsepp.errors import WrongRequest
 from vsepp.evaluation.cards import Retrieved, draw_retrieved
 from vsepp.evaluation.retrieval import Retrieval, embed
 from vsepp.experiments.recipe import Recipe
-from vsepp.experiments.run import run
+from vsepp.experiments.run import Watcher, run
 from vsepp.loading.batches import Pairs
 from vsepp.search.collection import Collection
 from vsepp.search.embedder import load
@@ -57,7 +57,7 @@ class Demo:
         }
 
 
-def demo(out: Path, seed: int = 0) -> Demo:
+def demo(out: Path, seed: int = 0, watcher: Watcher | None = None) -> Demo:
     """Train the three models, evaluate them on test scenes, draw what they retrieve, and index the scenes."""
     started = time.perf_counter()
     _clear(out)
@@ -67,7 +67,7 @@ def demo(out: Path, seed: int = 0) -> Demo:
     scores: dict[str, torch.Tensor] = {}
     for name, recipe_name in MODELS.items():
         recipe = replace(Recipe.load(recipe_name), name=name, seed=seed)
-        folder = run(recipe, data, out / recipe_name).folder
+        folder = run(recipe, data, out / recipe_name, watcher=watcher).folder
         rows[name], scores[name] = _measure(Snapshot.load(folder), held_out)
     queries = _queries(held_out, scores, seed)
     titles = {name: f"{name}: first for {row.images.r1:.0f} %" for name, row in rows.items()}

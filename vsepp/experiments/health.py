@@ -2,12 +2,11 @@
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from torch import Tensor
 
 from vsepp.errors import WorkFailed
@@ -22,7 +21,7 @@ NEAR_CHANCE = 4  # times it: what finds more has learned, however close its vect
 
 
 class Stopped(WorkFailed):
-    """A run was stopped because going on would be in vain; `reason` says why in a few words."""
+    """A run was stopped because its model has diverged or collapsed; `reason` says why in a few words."""
 
     def __init__(self, message: str, reason: str, folder: Path = Path()) -> None:
         super().__init__(message)
@@ -47,10 +46,15 @@ def refuse_stopped(folder: Path, of_run: dict[str, Any], health: str) -> None:
 
 
 class HealthCheck:
-    """Looks at every epoch and raises when going on would be in vain, or warns once."""
+    """Looks at every epoch; raises when the model has diverged or collapsed, or warns once."""
 
-    def __init__(self, recipe: Recipe, before: tuple[float, int] = (0.0, 0)) -> None:
-        self.recipe = recipe
+    def __init__(
+        self,
+        recipe: Recipe,
+        before: tuple[float, int] = (0.0, 0),
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.recipe, self.warn = recipe, warn
         self._to_beat, self._steps_on_one_point = before
         self._has_warned = False
 
@@ -100,7 +104,7 @@ class HealthCheck:
         if self.recipe.health == "stop":
             raise Stopped(message, reason)
         if not self._has_warned:
-            Console(stderr=True).print(message, highlight=False, markup=False, soft_wrap=True)
+            self.warn(message)
         self._has_warned = True
 
 

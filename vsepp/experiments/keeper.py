@@ -1,5 +1,6 @@
-"""Keeps what a run must not lose: the best snapshot, and all that it needs to go on."""
+"""Keeps what a run must not lose: the best snapshot, and its state to resume from."""
 
+import os
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -7,18 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from vsepp.devices import ALONE, Processes
+from vsepp.devices import ALONE, Processes, generator_states, restore_generators
 from vsepp.encoders.architecture import CONFIG
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import Retrieval
 from vsepp.experiments.provenance import differences
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.setup import Setup
+from vsepp.pickles import read_torch_file, reading
 from vsepp.snapshots.snapshot import Snapshot
 from vsepp.training.loop import Epoch
 from vsepp.training.optimizer import AveragedWeights
-from vsepp.training.state import put_back, read_state, save_state
 
 STATE = "resume.state"
 
@@ -54,20 +56,20 @@ class Keeper:
         self.health = (0.0, 0)  # of a run that goes on
         self._next_state = 0.0
 
-    def go_back(self, processes: Processes = ALONE) -> int:
-        """Put everything to where a killed run had it; the number of epochs that it has done.
+    def resume(self, processes: Processes = ALONE) -> int:
+        """Restore the state of a killed run; the number of epochs that it has done.
 
         The first process reads it for all: the others need not see its disk.
         """
         content = processes.as_first(lambda: read_state(self.into / STATE))
         self._check_that_nothing_changed(content["facts"])
-        facts = put_back(content, self.setup.model, self.optimizer, self.average)
+        facts = restore_state(content, self.setup.model, self.optimizer, self.average)
         self.health = facts["health"]
         self.best = Run(self.into, facts["best_epoch"], Retrieval.from_dict(facts["best"]))
         return int(facts["epoch"])
 
     def model_to_keep(self) -> AbstractContextManager[None]:
-        """In here the model has the weights that are scored and kept: their average, if there is one."""
+        """Inside, the model has the weights that are scored and kept: their average, if there is one."""
         return self.average.in_model() if self.average else nullcontext()
 
     def is_best(self, result: Retrieval) -> bool:
@@ -97,15 +99,17 @@ class Keeper:
         return self.best
 
     def add_graphs(self) -> None:
-        """They take seconds to make, so only the snapshot that is kept gets them."""
+        """They take seconds to export, so only the snapshot that is kept gets them."""
         graphs, half = self.recipe.graphs, self.recipe.half
         if self.best is not None and (graphs or half):
             Snapshot.load(self.into).save(self.into, graphs, half)
 
-    def what_is_left(self) -> str:
+    def advice(self) -> str:
         if self.best is None:
             return "No epoch has ended yet."
-        return f"The snapshot of epoch {self.best.epoch} is good; go on from there with --resume."
+        return (
+            f"The snapshot of epoch {self.best.epoch} is good; continue from there with --resume."
+        )
 
     def finish(self) -> Run:
         assert self.best is not None  # there was at least one epoch
@@ -150,3 +154,54 @@ def has_something_to_resume(into: Path, resume: bool) -> bool:
         advice = "Go on with --resume." if was_killed else "Its run is finished."
         raise WrongRequest(f"{into} holds a snapshot already. {advice} Or take another folder.")
     return resume and was_killed
+
+
+def save_state(
+    file: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    facts: dict[str, Any],
+    average: AveragedWeights | None = None,
+) -> None:
+    """Weights and their average, the optimiser's moments, the generators, and plain facts."""
+    # differs from the release: its checkpoints go on with the weights alone
+    content = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        **generator_states(),
+        "average": average.weights if average else [],
+        "facts": facts,
+    }
+    draft = file.with_name(f".{file.name}.draft")
+    try:
+        with draft.open("wb") as stream:
+            torch.save(content, stream)
+            stream.flush()
+            os.fsync(stream.fileno())  # on the disk before it takes the old one's place
+    except RuntimeError as error:  # torch's word for a disk that is full
+        draft.unlink(missing_ok=True)
+        raise OSError(f"{file} could not be written ({str(error).splitlines()[0]})") from error
+    draft.replace(file)
+
+
+def read_state(file: Path) -> dict[str, Any]:
+    with reading(file, "the state of a run, by vsepp train") as stream:
+        content: dict[str, Any] = read_torch_file(stream)
+    return content
+
+
+def restore_state(
+    content: dict[str, Any],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    average: AveragedWeights | None = None,
+) -> dict[str, Any]:
+    """Restore what `save_state` saved; returns the facts."""
+    model.load_state_dict(content["model"])
+    optimizer.load_state_dict(content["optimizer"])
+    if average:
+        for weight, before in zip(average.weights, content["average"], strict=True):
+            weight.copy_(before)
+    restore_generators(content)
+    facts: dict[str, Any] = content["facts"]
+    return facts

@@ -27,7 +27,7 @@ from vsepp.experiments.provenance import (
     weights_of,
 )
 from vsepp.experiments.recipe import OF_ONE_RECIPE, Recipe, table_of
-from vsepp.experiments.run import run
+from vsepp.experiments.run import Watcher, run
 from vsepp.experiments.start import snapshot_to_start_from
 from vsepp.snapshots.snapshot import Snapshot
 
@@ -43,6 +43,8 @@ def reproduce(
     into: Path | str,
     changes: Iterable[str] = (),
     track: Track = no_progress,
+    *,
+    watcher: Watcher | None = None,
 ) -> Report:
     """Train what a row or recipe needs, or every row of `table:2`, measure it, and compare.
 
@@ -65,7 +67,8 @@ def reproduce(
             )
         folds(recipe.protocol, len(data.split("test")))
     done = {
-        recipe.name: _reproduce(recipe, row, data, into, changes) for row, recipe in recipes.items()
+        recipe.name: _reproduce(recipe, row, data, into, changes, watcher)
+        for row, recipe in recipes.items()
     }
     return Report(done, table)
 
@@ -78,15 +81,15 @@ def _table_number(what: str) -> int:
 
 
 def _reproduce(
-    recipe: Recipe, source: str, data: CaptionedImages, into: Path, changes: list[str]
-) -> Reproduced:
+    recipe: Recipe, source: str, data: CaptionedImages, into: Path, changes: list[str], watcher: Watcher | None
+) -> Reproduced:  # fmt: skip
     """All seeds of a recipe; the others go on when one is stopped."""
     results, stopped, folders = [], [], []
     places: list[Path] = []  # of all seeds, including stopped ones
     test = data.with_captions(recipe.data.captions)
     for seed in range(recipe.seed, recipe.seed + recipe.seeds):
         try:
-            folder = _train(recipe, data, into, changes, seed)
+            folder = _train(recipe, data, into, changes, seed, watcher)
         except (Stopped, FirstStopped) as error:
             reason, place = _share_stop(error)
             stopped.append(reason)
@@ -141,19 +144,21 @@ def _describe(folder: Path) -> dict[str, Any]:
 
 
 def _train(
-    recipe: Recipe, data: CaptionedImages, into: Path, changes: list[str], seed: int
-) -> Path:
+    recipe: Recipe, data: CaptionedImages, into: Path, changes: list[str], seed: int, watcher: Watcher | None
+) -> Path:  # fmt: skip
     """The folder of a finished model; trains it, and what it starts from, if necessary."""
     others = [change for change in changes if not change.startswith(OF_ONE_RECIPE)]
     if recipe.model_of:
-        return _train(Recipe.load(recipe.model_of, others), data, into, others, seed)
+        return _train(Recipe.load(recipe.model_of, others), data, into, others, seed, watcher)
     recipe = replace(recipe, seed=seed, seeds=1)
     # differs from the paper: its fine-tuning starts from a model of 30 epochs, here from the best of them
     if recipe.start_from and snapshot_to_start_from(recipe.start_from) is None:
-        base = _train(Recipe.load(recipe.start_from, others), data, into, others, seed)
+        base = _train(Recipe.load(recipe.start_from, others), data, into, others, seed, watcher)
         recipe = replace(recipe, start_from=str(base))
     folder, is_finished = join().as_first(lambda: _find_folder(recipe, data, into))
-    return folder if is_finished else run(recipe, data, folder, resume=True).folder
+    if is_finished:
+        return folder
+    return run(recipe, data, folder, resume=True, watcher=watcher).folder
 
 
 def _find_folder(recipe: Recipe, data: CaptionedImages, into: Path) -> tuple[Path, bool]:

@@ -1,18 +1,20 @@
-"""The one place where learning is wired together: recipe + data -> the best snapshot."""
+"""The one place where training is wired together: recipe + data -> the best snapshot."""
 
 import inspect
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from vsepp.data.captioned import CaptionedImages
 from vsepp.devices import (
     FirstStopped,
-    OthersGone,
+    PeerLost,
     Processes,
     best_device,
     computing_in,
@@ -20,22 +22,62 @@ from vsepp.devices import (
     prepare,
 )
 from vsepp.errors import WorkFailed
-from vsepp.evaluation.retrieval import embed
-from vsepp.experiments.agreement import check_that_every_process_has_a_pair
-from vsepp.experiments.bookkeeping import Bookkeeping
+from vsepp.evaluation.behaviour import behaviour
+from vsepp.evaluation.retrieval import Retrieval, embed
 from vsepp.experiments.closed_form import solve
-from vsepp.experiments.health import Stopped, refuse_stopped
+from vsepp.experiments.health import HealthCheck, Stopped, refuse_stopped
+from vsepp.experiments.journal import Journal
 from vsepp.experiments.keeper import Keeper, Run, has_something_to_resume
 from vsepp.experiments.keys import loss_named
 from vsepp.experiments.provenance import fingerprint, notes_of
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
-from vsepp.experiments.setup import set_up
+from vsepp.experiments.setup import Setup, check_that_every_process_has_a_pair, set_up
 from vsepp.training.loop import Epoch, Phase, Step
 from vsepp.training.optimizer import AveragedWeights, adam
 from vsepp.training.trainer import steps_and_epochs
 
 
-def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False) -> Run:
+class Watcher(Protocol):
+    """Sees a run as it goes, in the first process only: what the command line shows."""
+
+    def begin(
+        self, name: str, num_epochs: int, num_pairs: int, epochs_done: int, best_rsum: float
+    ) -> None: ...
+
+    def step(self, step: Step) -> None: ...
+
+    def epoch(self, epoch: Epoch, result: Retrieval, is_best: bool) -> None: ...
+
+    def message(self, text: str) -> None: ...
+
+    def end(self) -> None:
+        """Also where the run has failed."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def begin(
+        self, name: str, num_epochs: int, num_pairs: int, epochs_done: int, best_rsum: float
+    ) -> None:
+        pass
+
+    def step(self, step: Step) -> None:
+        pass
+
+    def epoch(self, epoch: Epoch, result: Retrieval, is_best: bool) -> None:
+        pass
+
+    def message(self, text: str) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+def run(
+    recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False, watcher: Watcher | None = None
+) -> Run:  # fmt: skip
     """Train as the recipe says and leave the best snapshot, metrics and TensorBoard events.
 
     With `resume`, a run that was killed goes on after its last whole epoch and ends with the weights
@@ -45,14 +87,16 @@ def run(recipe: Recipe, data: CaptionedImages, into: Path, resume: bool = False)
     processes = join()
     if recipe.method == "correlation":
         return processes.as_first(lambda: solve(recipe, data, into))
+    watcher = watcher if watcher is not None and processes.is_first else Silent()
     device = best_device()
     prepare(device)
     with computing_in(recipe.precision):  # features, training and validation alike
-        return _train(recipe, data, into, resume, device, processes)
+        return _train(recipe, data, into, resume, device, processes, watcher)
 
 
 def _train(
-    recipe: Recipe, data: CaptionedImages, into: Path, resume: bool, device: torch.device, processes: Processes
+    recipe: Recipe, data: CaptionedImages, into: Path, resume: bool, device: torch.device, processes: Processes,
+    watcher: Watcher,
 ) -> Run:  # fmt: skip
     phases = [_phase(keys, recipe.loss) for keys in recipe.phases]
     check_that_every_process_has_a_pair(recipe, processes)
@@ -60,14 +104,14 @@ def _train(
     of_run = processes.as_first(lambda: fingerprint(recipe, data))
     processes.as_first(lambda: refuse_stopped(into, of_run, recipe.health))
     torch.manual_seed(recipe.seed)
-    setup = set_up(recipe, data, device, processes)
-    ways = recipe.batch_size, recipe.data.crop, recipe.seed, recipe.model.word_dropout
-    batches = setup.learned.batches(*ways, processes.share)
+    setup = set_up(recipe, data, device, processes, watcher.message)
     optimizer = adam(setup.model, recipe.net_share)
     average = AveragedWeights(setup.model, recipe.averaging) if recipe.averaging else None
     keeper = Keeper(recipe, notes_of(data, of_run), setup, optimizer, average, into)
-    epochs_done = keeper.go_back(processes) if resumes else 0
-    books = Bookkeeping(recipe, setup, keeper, epochs_done, len(batches))
+    epochs_done = keeper.resume(processes) if resumes else 0
+    batches = setup.learned.batches(
+        recipe.batch_size, recipe.data.crop, recipe.seed, recipe.model.word_dropout, processes.share
+    )
     events = steps_and_epochs(
         setup.model,
         batches,
@@ -84,39 +128,62 @@ def _train(
         chunk_size=recipe.chunk_size or None,
         processes=processes,
     )
-    processes.seed_process(recipe.seed, epochs_done)
-    with _what_is_left_is_said(keeper, processes):
-        _follow(events, books, processes)
+    with _explain_how_to_resume(keeper, processes):
+        _follow(events, recipe, setup, keeper, processes, watcher, epochs_done, len(batches))
     return processes.as_first(keeper.finish)
 
 
-def _follow(events: Iterator[Step | Epoch], books: Bookkeeping, processes: Processes) -> None:
-    """Watch the steps; score every epoch, write it down, and keep it."""
-    setup, keeper, seed = books.setup, books.keeper, books.recipe.seed
-    with books if processes.is_first else nullcontext():
+def _follow(
+    events: Iterator[Step | Epoch], recipe: Recipe, setup: Setup, keeper: Keeper, processes: Processes,
+    watcher: Watcher, epochs_done: int, num_steps: int,
+) -> None:  # fmt: skip
+    """Score every epoch; the first process shows it, writes it down and keeps it."""
+    journal = Journal(keeper.into, recipe.batch_size, epochs_done)
+    health = HealthCheck(recipe, keeper.health, watcher.message)
+    similarity, owners = setup.model.similarity, torch.from_numpy(setup.validation.image_of_caption)
+
+    def end_epoch(epoch: Epoch, images: Tensor, captions: Tensor) -> Run:
+        result = Retrieval.from_vectors(images, captions, owners, similarity)
+        health.look(epoch, num_steps, images, captions, result.rsum)
+        health.look_at_weights(epoch, setup.model.parameters())
+        is_best = keeper.is_best(result)
+        margin, batch_size = recipe.loss.margin, recipe.batch_size
+        seen = behaviour(images, captions, owners, similarity, margin, batch_size)
+        journal.epoch(epoch, num_steps, result, is_best, seen)
+        watcher.epoch(epoch, result, is_best)
+        return keeper.keep(epoch, result, health.state)
+
+    num_epochs = sum(phase.epochs for phase in recipe.phases)
+    best = keeper.best.validation.rsum if keeper.best else 0.0
+    processes.seed_process(recipe.seed, epochs_done)
+    with ExitStack() as exits:
+        if processes.is_first:
+            exits.enter_context(journal)
+            exits.callback(watcher.end)
+            watcher.begin(recipe.name, num_epochs, len(setup.learned), epochs_done, best)
         for event in events:
-            if isinstance(event, Epoch):
-                with keeper.model_to_keep():
-                    vectors = embed(setup.model, setup.validation, processes)
-                keeper.best = processes.as_first(partial(books.epoch, event, *vectors))
-                processes.seed_process(seed, event.number)
-            elif processes.is_first:
-                books.step(event)
+            if isinstance(event, Step):
+                if processes.is_first:
+                    watcher.step(event)
+                    journal.step(event)
+                continue
+            with keeper.model_to_keep():
+                vectors = embed(setup.model, setup.validation, processes)
+            keeper.best = processes.as_first(partial(end_epoch, event, *vectors))
+            processes.seed_process(recipe.seed, event.number)
 
 
 @contextmanager
-def _what_is_left_is_said(keeper: Keeper, processes: Processes) -> Iterator[None]:
-    """A run that cannot go on leaves its best snapshot, and tells how to go on from there."""
+def _explain_how_to_resume(keeper: Keeper, processes: Processes) -> Iterator[None]:
+    """A run that cannot go on leaves its best snapshot, and the message says how to continue."""
     try:
         yield
     except FirstStopped:
         raise
-    except OthersGone as error:
-        raise WorkFailed(f"{error} {keeper.what_is_left()}") from error
+    except PeerLost as error:
+        raise WorkFailed(f"{error} {keeper.advice()}") from error
     except OSError as error:
-        raise WorkFailed(
-            f"{keeper.into} cannot be written: {error}. {keeper.what_is_left()}"
-        ) from error
+        raise WorkFailed(f"{keeper.into} cannot be written: {error}. {keeper.advice()}") from error
     except (KeyboardInterrupt, WorkFailed) as error:
         if processes.is_first:
             keeper.add_graphs()  # what was learned so far can be used
@@ -129,5 +196,6 @@ def _phase(keys: PhaseKeys, settings: LossKeys) -> Phase:
     loss = loss_named(keys.loss)
     # Each loss takes the keys that it has a parameter for.
     taken = {k: v for k, v in asdict(settings).items() if k in inspect.signature(loss).parameters}
-    course = keys.learning_rate, partial(loss, **taken), keys.schedule, keys.warm_up
-    return Phase(keys.epochs, *course)
+    return Phase(
+        keys.epochs, keys.learning_rate, partial(loss, **taken), keys.schedule, keys.warm_up
+    )

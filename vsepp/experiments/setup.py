@@ -1,19 +1,22 @@
 """Recipe + data -> a model, the words it will know, and the pairs to learn from and to validate on."""
 
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 
 from vsepp.data.captioned import CaptionedImage, CaptionedImages
 from vsepp.data.pictures import View
-from vsepp.data.tokens import Vocabulary
+from vsepp.data.tokens import Vocabulary, read_word_vectors
 from vsepp.devices import ALONE, Processes, inference_batch_size
 from vsepp.encoders.architecture import FEATURES, Architecture, Design
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
-from vsepp.experiments.agreement import check_that_all_agree
-from vsepp.experiments.first_words import begin_with
 from vsepp.experiments.fitting import (
     check_that_features_fit,
     has_features,
@@ -41,15 +44,19 @@ class Setup:
 
 
 def set_up(
-    recipe: Recipe, data: CaptionedImages, device: torch.device, processes: Processes = ALONE
+    recipe: Recipe,
+    data: CaptionedImages,
+    device: torch.device,
+    processes: Processes = ALONE,
+    report: Callable[[str], None] = lambda text: None,
 ) -> Setup:
     data = data.with_captions(recipe.data.captions)
     items = data.training_items(recipe.data.train)
     if recipe.data.wrong_captions:
         items = with_wrong_captions(items, recipe.data.wrong_captions, recipe.seed)
     held_out = data.split(recipe.data.validate)[: recipe.data.validate_images or None]
-    check_that_all_agree(recipe, items, held_out, processes)
-    vocabulary, architecture, model = _fresh_or_further(recipe, data, items)
+    _check_that_processes_agree(recipe, items, held_out, processes)
+    vocabulary, architecture, model = _new_or_pretrained(recipe, data, items, report)
     check_that_features_fit(architecture, model, data)
     model.to(device, torch.float64 if recipe.precision == "float64" else torch.float32)
     processes.copy_from_first(list(model.state_dict().values()))
@@ -70,8 +77,11 @@ def set_up(
     return Setup(model, vocabulary, architecture, learned, validation)
 
 
-def _fresh_or_further(
-    recipe: Recipe, data: CaptionedImages, items: list[CaptionedImage]
+def _new_or_pretrained(
+    recipe: Recipe,
+    data: CaptionedImages,
+    items: list[CaptionedImage],
+    report: Callable[[str], None],
 ) -> tuple[Vocabulary, Architecture, JointEmbedding]:
     """A model of random heads, or one that has been trained before, with the words it knows."""
     keys = recipe.model
@@ -83,12 +93,13 @@ def _fresh_or_further(
         backbone_keys = keys.weights, keys.finetune, keys.fixed_statistics
         model = JointEmbedding.build(architecture, *backbone_keys)
         if keys.word_vectors:
-            begin_with(keys.word_vectors, model.caption_encoder.words, vocabulary)
+            words = model.caption_encoder.words
+            report(load_word_vectors(keys.word_vectors, words, vocabulary))
         return vocabulary, architecture, model
-    return _further(recipe, data, items, _snapshot_to_start_from(recipe))
+    return _pretrained(recipe, data, items, _snapshot_to_start_from(recipe))
 
 
-def _further(
+def _pretrained(
     recipe: Recipe, data: CaptionedImages, items: list[CaptionedImage], before: Snapshot
 ) -> tuple[Vocabulary, Architecture, JointEmbedding]:
     """The model that was trained before; words that it has not met begin at random."""
@@ -177,3 +188,59 @@ def with_features(model: JointEmbedding, pairs: Pairs, processes: Processes = AL
     batches = pairs.image_batches(inference_batch_size(device), processes.share)
     features = torch.cat([model.image_encoder.features(batch.to(device)) for batch in batches])
     return pairs.with_features(processes.gathered(features, len(pairs.items)))
+
+
+def check_that_every_process_has_a_pair(recipe: Recipe, processes: Processes) -> None:
+    if processes.number > recipe.batch_size:
+        raise WrongRequest(
+            f"{processes.number} processes share batches of {recipe.batch_size} pairs, and some would "
+            f"never have one. Start fewer (--nproc-per-node), or take larger batches: "
+            f"--set batch_size={processes.number}"
+        )
+
+
+def _check_that_processes_agree(
+    recipe: Recipe,
+    learned: Sequence[CaptionedImage],
+    held_out: Sequence[CaptionedImage],
+    processes: Processes,
+) -> None:
+    """A process that sees other data would spoil the training without an error."""
+    facts: dict[str, Any] = {
+        f"the recipe's {key}": value for key, value in recipe.as_dict().items()
+    }
+    facts["the pictures to learn from"] = _digest_of(learned)
+    facts["the pictures to validate on"] = _digest_of(held_out)
+    processes.agree(facts)
+
+
+def _digest_of(items: Sequence[CaptionedImage]) -> str:
+    digest = hashlib.sha256()
+    for item in items:
+        digest.update("\n".join((item.key, *item.captions, "")).encode())
+    return f"{len(items):,} ({digest.hexdigest()[:8]})"
+
+
+@torch.no_grad()
+def load_word_vectors(file: str, words: nn.Embedding, vocabulary: Vocabulary) -> str:
+    """Initialise words with a file's vectors (`model.word_vectors`); those that it lacks stay random."""
+    path = Path(file).expanduser()
+    known = vocabulary.words()
+    found = read_word_vectors(path, known, words.embedding_dim)
+    if not found:
+        raise WrongRequest(
+            f"{path} has none of the {len(known):,} words, such as {', '.join(known[:5])}. "
+            "Is it a file of another language?"
+        )
+    vectors = torch.from_numpy(np.stack(list(found.values())))
+    # A file's vectors have any length (spaCy's 48 on average, for Flickr8k's words; random ones 1). Long
+    # ones dwarf the words that stay random, and learned less (benchmarks/LOG.md). So all are scaled by
+    # one number to the length of random ones; how long one is beside another stays.
+    vectors *= _typical_length(words.weight) / _typical_length(vectors)
+    ids = torch.tensor([vocabulary.tokenizer.token_to_id(word) for word in found])
+    words.weight[ids] = vectors
+    return f"{path.name}: vectors for {len(found):,} of {len(known):,} words."
+
+
+def _typical_length(vectors: Tensor) -> float:
+    return float(vectors.square().sum(dim=1).mean().sqrt())

@@ -1,8 +1,7 @@
-"""What a running training shows: a live line in a terminal, a line per epoch elsewhere."""
+"""Progress of a training: a live line in a terminal, a line per epoch elsewhere."""
 
 import sys
 import time
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -10,20 +9,20 @@ from rich.progress import BarColumn, Progress, TextColumn
 from vsepp.evaluation.retrieval import Retrieval
 from vsepp.training.loop import Epoch, Step
 
-REFRESH = 0.5  # seconds between two looks at the loss, each of which waits for the device
+REFRESH = 0.5  # seconds between two updates; reading the loss waits for the device
 
 
 class TrainingProgress:
     """pairs/s, loss, best recall sum and time left, on standard error."""
 
-    def __init__(
-        self, name: str, num_epochs: int, num_pairs: int, epochs_done: int = 0, best: float = 0.0
-    ) -> None:
-        self.name = name
-        self.num_epochs = num_epochs
-        self.total = (num_epochs - epochs_done) * num_pairs  # of this process, not of earlier ones
+    def __init__(self) -> None:
         self.console = Console(file=sys.stderr)
-        self.best = best
+
+    def begin(
+        self, name: str, num_epochs: int, num_pairs: int, epochs_done: int, best_rsum: float
+    ) -> None:
+        self.name, self.num_epochs, self.best = name, num_epochs, best_rsum
+        self.total = (num_epochs - epochs_done) * num_pairs  # of this process, not of earlier ones
         self._started = self._looked = time.perf_counter()
         self._pairs = 0
         self._bar = Progress(
@@ -34,20 +33,15 @@ class TrainingProgress:
             transient=True,
         )
         self._task = self._bar.add_task(name, total=self.total, figures="")
-
-    def __enter__(self) -> "TrainingProgress":
         if self.console.is_terminal:
             self._bar.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def end(self) -> None:
         if self.console.is_terminal:
             self._bar.stop()
+
+    def message(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def step(self, step: Step) -> None:
         self._pairs += step.num_pairs

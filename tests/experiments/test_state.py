@@ -3,8 +3,8 @@ import torch
 from torch import nn
 
 from vsepp.errors import WrongRequest
+from vsepp.experiments.keeper import read_state, restore_state, save_state
 from vsepp.training.optimizer import AveragedWeights
-from vsepp.training.state import put_back, read_state, save_state
 
 
 def a_run(seed):
@@ -23,7 +23,7 @@ def test_what_is_read_is_what_was_written(tmp_path):
     save_state(tmp_path / "state", model, optimizer, facts, average)
     expected = torch.rand(3)
     others = a_run(1)
-    assert put_back(read_state(tmp_path / "state"), *others) == facts
+    assert restore_state(read_state(tmp_path / "state"), *others) == facts
     assert torch.equal(torch.rand(3), expected)  # the generator, too
     for ours, theirs in (
         (others[0].state_dict().values(), model.state_dict().values()),
