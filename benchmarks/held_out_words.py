@@ -21,9 +21,9 @@ from torch import Tensor
 
 from vsepp.data.collections import open_data
 from vsepp.data.word_vectors import dimension_of, read_word_vectors
+from vsepp.encoders.architecture import IN_THE_BOX
 from vsepp.evaluation.retrieval import embed_images
 from vsepp.loading.batches import Pairs, padded
-from vsepp.search.embedder import IN_THE_BOX
 from vsepp.snapshots.expand import apply, linear_map
 from vsepp.snapshots.snapshot import Snapshot
 

@@ -21,8 +21,16 @@ from tests.hostile import EPS, chunk, commented_gif, many_scans, png, shared_tag
 from tests.memory import peak_extra_megabytes
 from tests.pictures import HEIC
 from vsepp.data import image_file, pictures
-from vsepp.data.formats import FORMATS, MEDIA_TYPES, NAMES, SUFFIXES, format_of
-from vsepp.data.headers import exif_bytes_of_avif, scans_of_jpeg, tags_fit
+from vsepp.data.formats import (
+    FORMATS,
+    MEDIA_TYPES,
+    NAMES,
+    SUFFIXES,
+    exif_bytes_of_avif,
+    format_of,
+    scans_of_jpeg,
+    tags_fit,
+)
 from vsepp.data.image_file import (
     MOST_BYTES,
     MOST_MEMORY,

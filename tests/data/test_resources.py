@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from vsepp.data import resources
-from vsepp.data.resources import Budget, memory_limit, num_threads, picture_budget
+from vsepp.data.ahead import num_threads
+from vsepp.data.resources import Budget, memory_limit, picture_budget
 
 GIB = 2**30
 

@@ -7,8 +7,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
 
-from vsepp.data.resources import num_threads
-
 Task = TypeVar("Task")
 Made = TypeVar("Made")
 MOST_BYTES = 2**27  # of tasks that wait
@@ -47,6 +45,18 @@ def made_ahead(
 
 def _bytes(pending: Iterable[tuple[int, object]]) -> int:
     return sum(size for size, _ in pending)
+
+
+def processes_here() -> int:
+    """How many processes of the job run on this machine, as torchrun says."""
+    return max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+def num_threads() -> int:
+    """The cores that this process may use, shared with the others of its job."""
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    return max(1, cores // processes_here())
 
 
 @cache

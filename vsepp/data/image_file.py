@@ -18,8 +18,14 @@ from typing import IO, Any
 
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from vsepp.data.formats import HEAD, NAMES, format_of
-from vsepp.data.headers import exif_bytes_of_avif, scans_of_jpeg, tags_fit
+from vsepp.data.formats import (
+    HEAD,
+    NAMES,
+    exif_bytes_of_avif,
+    format_of,
+    scans_of_jpeg,
+    tags_fit,
+)
 
 MOST_BYTES = 400_000_000  # of a file
 MOST_MEMORY = (

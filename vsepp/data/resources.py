@@ -1,4 +1,4 @@
-"""What this process may use of its machine: memory within its container, threads beside other processes."""
+"""The memory that this process may use: within its container, beside other processes of its job."""
 
 import os
 from collections.abc import Iterator
@@ -6,6 +6,8 @@ from functools import cache
 from pathlib import Path
 from threading import Lock
 from weakref import WeakKeyDictionary
+
+from vsepp.data.ahead import processes_here
 
 ASSUMED = 8 * 2**30  # bytes of memory, where the system does not say (Windows)
 FOR_PICTURES = 4  # one part in so many of the memory holds decoded pictures
@@ -32,18 +34,6 @@ class Budget:
 def picture_budget() -> Budget:
     """This process's part of the machine's memory for decoded pictures, of all splits together."""
     return Budget(memory_limit() // FOR_PICTURES // processes_here())
-
-
-def processes_here() -> int:
-    """How many processes of the job run on this machine, as torchrun says."""
-    return max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-
-
-def num_threads() -> int:
-    """The cores that this process may use, shared with the others of its job."""
-    has_affinity = hasattr(os, "sched_getaffinity")
-    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-    return max(1, cores // processes_here())
 
 
 def memory_limit(root: Path = Path("/")) -> int:
