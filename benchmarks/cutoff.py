@@ -10,7 +10,7 @@ everyday words once all photos that mention their things are taken away.
 
 Beside the search stands a simpler one: texts as the model embeds them, unknown words left as they are, and one bar for all
 queries of a length, so high that random words reach it for five photos of the collection, or one in 200. The constants of
-vsepp.search.cutoff, expected and telling were chosen on the validation photos, but with the same everyday and foreign
+vsepp.search.query.threshold and compose were chosen on the validation photos, but with the same everyday and foreign
 queries: benchmarks/LOG.md has others.
 """
 
@@ -30,10 +30,10 @@ from records import write_record
 
 import vsepp
 from vsepp.data.collections import open_data
-from vsepp.search.expected import EMPTY_WORDS
-from vsepp.search.photos import Photos
-from vsepp.search.remembered import Embedded, Photo
-from vsepp.search.similarity import unit
+from vsepp.search.index.numpy_similarity import unit
+from vsepp.search.query.compose import STOP_WORDS
+from vsepp.search.stores.sqlite import SqliteStore
+from vsepp.search.stores.store import Embedding, Photo
 
 SIZES = (60, 200, 1_000)  # and all photos
 COLLECTIONS = 5  # of a size, as far as the split's photos go
@@ -108,18 +108,18 @@ Search = Callable[[str], Answer]
 
 
 def telling_words(caption: Iterable[str]) -> list[str]:
-    return [word for word in caption if word not in EMPTY_WORDS and word.isalpha()]
+    return [word for word in caption if word not in STOP_WORDS and word.isalpha()]
 
 
 def ours(world: World, model: vsepp.Embedder, folder: Path) -> Search:
     """The search as it is, on a collection of these photos."""
     file = folder / f"{len(world)}-{len(list(folder.iterdir()))}.vse"
     vsepp.Collection.create(file, model).close()
-    photos = Photos.open(file)
+    photos = SqliteStore.open(file)
     photos.put(
         (
             Photo(Path(f"/{n}"), 1, 1, "2020-01-01T00:00:00", 1, 1, n.to_bytes(16)),
-            Embedded(vector, b""),
+            Embedding(vector, b""),
         )
         for n, vector in enumerate(world.vectors)
     )
@@ -263,7 +263,7 @@ def frequent(world: World, model: vsepp.Embedder) -> tuple[list[str], list[str]]
     """Words that captions of one photo in 100 have, and neighbours that those of one in 200 have."""
     words: Counter[str] = Counter()
     pairs: Counter[str] = Counter()
-    known = set(model.vocabulary.words()) - EMPTY_WORDS
+    known = set(model.vocabulary.words()) - STOP_WORDS
     for captions in world.captions:
         words.update({word for caption in captions for word in caption})
         pairs.update(

@@ -24,9 +24,9 @@ from rendered_photos import write_photos
 from timing import seconds, summary
 
 import vsepp
+from vsepp.encoders.architecture import IN_THE_BOX
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.loading.batches import pad
-from vsepp.search.embedder import IN_THE_BOX
 
 PHOTOS, CAPTIONS, ROUNDS, BATCH = 400, 2_000, 5, 32
 Way = Callable[[], np.ndarray]

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from vsepp.data.collections import open_data
 from vsepp.data.tokens import dimension_of, read_word_vectors
+from vsepp.encoders.architecture import IN_THE_BOX
 from vsepp.evaluation.retrieval import embed_images
 from vsepp.loading.batches import Pairs, pad
-from vsepp.search.embedder import IN_THE_BOX
 from vsepp.snapshots.snapshot import Snapshot
 from vsepp.snapshots.surgery import apply, linear_map
 

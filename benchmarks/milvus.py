@@ -22,9 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.milvus import MilvusServer
 from vsepp.engines import milvus
 from vsepp.engines.milvus_store import MilvusStore
-from vsepp.search.file_store import FileStore
-from vsepp.search.remembered import Embedded, Model, Photo
-from vsepp.search.store import Store
+from vsepp.search.stores.sqlite import SqliteStore
+from vsepp.search.stores.store import Embedding, ModelRecord, Photo, Store
 
 PHOTOS = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
 BATCH, QUERIES = 1_000, 50
@@ -40,9 +39,9 @@ def main() -> None:
 
 
 def measure(dim: int) -> dict[str, Any]:
-    model = Model("benchmark", Path("/model"), dim, "inner_product")
+    model = ModelRecord("benchmark", Path("/model"), dim, "inner_product")
     with tempfile.TemporaryDirectory() as name:
-        file = FileStore.create(f"{name}/photos.vse", model)
+        file = SqliteStore.create(f"{name}/photos.vse", model)
         result: dict[str, Any] = {"file": {"photos_per_second": stored(file, dim)}}
         file.close()
         result["file"]["bytes_per_photo"] = round(size(Path(name)) / PHOTOS)
@@ -55,15 +54,15 @@ def measure(dim: int) -> dict[str, Any]:
     return result
 
 
-def on_server(server: MilvusServer, model: Model) -> dict[str, Any]:
+def on_server(server: MilvusServer, model: ModelRecord) -> dict[str, Any]:
     store = MilvusStore.create(server.url("photos").removeprefix("milvus:"), model)
     result: dict[str, Any] = {"photos_per_second": stored(store, model.dim)}
     store.index().connection.call("flush", "photos")
     for kind, large, huge in (("HNSW", 1, 10**12), ("IVF_SQ8", 0, 1)):
         milvus.LARGE, milvus.HUGE = large, huge
         started = time.perf_counter()
-        with store.writing() as ledger:
-            ledger.settle()
+        with store.writer() as ledger:
+            ledger.optimize()
         result[kind] = {
             "seconds_to_build": round(time.perf_counter() - started, 1),
             "search_ms": searched(store, model.dim),
@@ -74,7 +73,7 @@ def on_server(server: MilvusServer, model: Model) -> dict[str, Any]:
 
 def stored(store: Store, dim: int) -> int:
     started = time.perf_counter()
-    with store.writing() as ledger:
+    with store.writer() as ledger:
         for start in range(0, PHOTOS, BATCH):
             ledger.put(batch(start, dim))
     return round(PHOTOS / (time.perf_counter() - started))
@@ -90,12 +89,12 @@ def searched(store: Store, dim: int) -> dict[str, Any]:
     return {"median": round(statistics.median(times), 1), "worst": round(max(times), 1)}
 
 
-def batch(start: int, dim: int) -> Iterator[tuple[Photo, Embedded]]:
+def batch(start: int, dim: int) -> Iterator[tuple[Photo, Embedding]]:
     for number, vector in enumerate(vectors(BATCH, dim, seed=start), start=start):
         path = Path(f"/photos/{2000 + number % 25}/{number % 1000}/{number}.jpg")
         content = number.to_bytes(16)
         look = bytes(192)
-        yield Photo(path, 1, 1, "2020-01-01T00:00:00", 640, 480, content), Embedded(vector, look)
+        yield Photo(path, 1, 1, "2020-01-01T00:00:00", 640, 480, content), Embedding(vector, look)
 
 
 def vectors(count: int, dim: int, seed: int) -> np.ndarray:

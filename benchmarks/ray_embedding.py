@@ -21,11 +21,9 @@ from rendered_photos import write_photos
 from timing import summary
 
 import vsepp
-from vsepp.search.embedding import EmbedPhotos
-from vsepp.search.plugins import open_workers
-from vsepp.search.sources import Run, look_at, runs
-from vsepp.search.walk import File
-from vsepp.search.workers import Workers
+from vsepp.search.embedding import EmbedPhotos, FileBatch, LocalWorkers, Workers, file_batches
+from vsepp.search.registry import open_workers
+from vsepp.search.sources.local import File, list_source
 
 PHOTOS = 5_000
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 5
@@ -34,7 +32,7 @@ ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 5
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         write_photos([Path(name) / "photos"], PHOTOS)
-        files = look_at(Path(name) / "photos").files
+        files = list_source(Path(name) / "photos").files
         started = time.perf_counter()
         ray.init("local", include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         until_ray_runs = time.perf_counter() - started
@@ -52,10 +50,10 @@ def main() -> None:
 
 
 def one_round(task: EmbedPhotos, files: list[File]) -> dict[str, float]:
-    here, there = open_workers(None), open_workers("ray://local")
-    everything = list(runs(files))
+    here, there = LocalWorkers(), open_workers("ray://local")
+    everything = list(file_batches(files))
     alone = spent(here, task, everything)
-    start_up = spent(there, task, [Run((file,)) for file in files[: os.cpu_count()]])
+    start_up = spent(there, task, [FileBatch((file,)) for file in files[: os.cpu_count()]])
     beyond = spent(there, task, everything) - start_up
     return {
         "seconds_here": alone,
@@ -65,10 +63,10 @@ def one_round(task: EmbedPhotos, files: list[File]) -> dict[str, float]:
     }
 
 
-def spent(workers: Workers, task: EmbedPhotos, parts: list[Run]) -> float:
+def spent(workers: Workers, task: EmbedPhotos, parts: list[FileBatch]) -> float:
     started = time.perf_counter()
     made = sum(len(made.photos) for made in workers.map(task, parts))
-    assert made == sum(len(part.chosen) for part in parts)
+    assert made == sum(len(part.files) for part in parts)
     return time.perf_counter() - started
 
 

@@ -19,8 +19,8 @@ import numpy as np
 from records import write_record
 
 import vsepp
-from vsepp.search.photos import Photos
-from vsepp.search.remembered import Embedded, Photo
+from vsepp.search.stores.sqlite import SqliteStore
+from vsepp.search.stores.store import Embedding, Photo
 
 PHOTOS, ROUNDS, PER_ROUND, BATCH = 100_000, 9, 30, 1_000
 QUERIES = ("a red circle above a blue square", "a small green ring", "star")
@@ -78,18 +78,18 @@ def filled(file: Path, model: vsepp.Embedder) -> np.ndarray:
     generator = np.random.default_rng(0)
     matrix = generator.standard_normal((PHOTOS, model.dim)).astype(np.float32)
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
-    photos = Photos.open(file)
+    photos = SqliteStore.open(file)
     for start in range(0, PHOTOS, BATCH):
         photos.put(batch(start, matrix[start : start + BATCH]))
     photos.close()
     return matrix
 
 
-def batch(start: int, vectors: np.ndarray) -> Iterator[tuple[Photo, Embedded]]:
+def batch(start: int, vectors: np.ndarray) -> Iterator[tuple[Photo, Embedding]]:
     for number, vector in enumerate(vectors, start=start):
         path = Path(f"/photos/{2000 + number % 25}/{number % 1000}/{number}.jpg")
         content = number.to_bytes(16)
-        yield Photo(path, 1, 1, "2020-01-01T00:00:00", 640, 480, content), Embedded(vector, b"")
+        yield Photo(path, 1, 1, "2020-01-01T00:00:00", 640, 480, content), Embedding(vector, b"")
 
 
 def paper_sized(folder: Path) -> vsepp.Embedder:

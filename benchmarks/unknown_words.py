@@ -9,7 +9,7 @@ repeats it), which no stand-in is expected to reach.
 
 Two kinds of unknown words: those that training captions have fewer than four times, as users would type
 them; and known words, a tenth at a time, taken away from the vocabulary. Beside the ways of
-`LikelyWords` stands the nearest word by letters, whatever it is.
+`WordMatcher` stands the nearest word by letters, whatever it is.
 
 With a MODEL, a snapshot that was trained on DATA, its words are taken away, too, and test captions with
 such a word look for their picture: as they are, with the word unknown, and with another in its place.
@@ -33,7 +33,7 @@ from vsepp.data.collections import open_data
 from vsepp.data.features import features_of
 from vsepp.data.tokens import Vocabulary
 from vsepp.search.embedder import Embedder, load
-from vsepp.search.likely_words import ALIKE, NEARLY_THE_SAME, LikelyWords
+from vsepp.search.query.spelling import SIMILAR, VERY_SIMILAR, WordMatcher
 
 MIN_COUNT, PARTS, SHOWN = 4, 10, 60
 SEARCHED = 1_000  # captions
@@ -77,21 +77,21 @@ class Pictures:
 Way = Callable[[str], str | None]
 
 
-def ways_of(known: LikelyWords) -> dict[str, Way]:
+def ways_of(known: WordMatcher) -> dict[str, Way]:
     """Each step alone, on what the steps before it leave; then all together, and the careless way."""
 
     def after(step: Way, *before: Way) -> Way:
         return lambda word: None if any(way(word) for way in before) else step(word)
 
     def same(word: str) -> str | None:
-        return known.spelling(word, NEARLY_THE_SAME)
+        return known.spelling(word, VERY_SIMILAR)
 
     return {
-        "another form": known.form,
-        "nearly the same letters": after(same, known.form),
-        "two words": after(known.parts, known.form, same),
+        "another form": known.inflection,
+        "nearly the same letters": after(same, known.inflection),
+        "two words": after(known.compound, known.inflection, same),
         "like letters": after(
-            lambda word: known.spelling(word, ALIKE), known.form, same, known.parts
+            lambda word: known.spelling(word, SIMILAR), known.inflection, same, known.compound
         ),
         "all": known.nearest,
         "nearest by letters alone": lambda word: known.spelling(word, 0.0),
@@ -119,7 +119,7 @@ def taken_away(pictures: Pictures, known: Sequence[str]) -> dict[str, Any]:
     for part in range(PARTS):
         away = shuffled[part::PARTS]
         gone = set(away)
-        rest = LikelyWords([word for word in known if word not in gone])
+        rest = WordMatcher([word for word in known if word not in gone])
         for name, way in ways_of(rest).items():
             rows[name].append(judged(pictures, away, way))
     return {name: _summary(some) for name, some in rows.items()}
@@ -151,7 +151,7 @@ def _captions_that_lose_words(
     found = []
     for part in range(PARTS):
         gone = set(known[part::PARTS])
-        rest = LikelyWords([word for word in model.vocabulary.words() if word not in gone])
+        rest = WordMatcher([word for word in model.vocabulary.words() if word not in gone])
         stand_ins = {word: other for word in gone if (other := rest.nearest(word))}
         for owner, item in enumerate(test):
             for caption in item.captions:
@@ -195,7 +195,7 @@ def main() -> None:
     pictures, known = Pictures(everything, vocabulary), vocabulary.words()
     unknown = sorted(set(pictures.places) - set(known))
     started = time.perf_counter()
-    likely = LikelyWords(known)
+    likely = WordMatcher(known)
     made_ready = time.perf_counter() - started
     pairs = [f"{word}: {likely.nearest(word)}" for word in unknown if likely.nearest(word)]
     measured = {

@@ -11,7 +11,7 @@ from PIL import Image
 
 from vsepp.data.collections import open_data
 from vsepp.service.app import create_app
-from vsepp.service.serve import listening
+from vsepp.service.serve import listen
 
 FOLDERS = ("2019/beach", "2020", "my photos")
 SHAPES = ((96, 96), (144, 96), (80, 112))  # square, landscape, portrait
@@ -70,7 +70,7 @@ class Served:
         return f"{self.url}?{urlencode({'token': self._token})}"
 
     def start(self):
-        self._door = listening("127.0.0.1", self.port)
+        self._door = listen("127.0.0.1", self.port)
         self.port = self._door.getsockname()[1]
         self.app = self._create()
         config = uvicorn.Config(self.app, log_level="warning", timeout_graceful_shutdown=1)

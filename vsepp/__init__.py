@@ -20,7 +20,7 @@ _HOMES = {
     "Collection": "vsepp.search.collection",
     "Embedder": "vsepp.search.embedder",
     "Epoch": "vsepp.training.loop",
-    "Hit": "vsepp.search.index",
+    "Hit": "vsepp.search.index.protocol",
     "JointEmbedding": "vsepp.encoders.joint",
     "Pairs": "vsepp.loading.batches",
     "Phase": "vsepp.training.loop",
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from vsepp.loading.batches import Batch, Pairs
     from vsepp.search.collection import Collection
     from vsepp.search.embedder import Embedder, load
-    from vsepp.search.index import Hit
+    from vsepp.search.index.protocol import Hit
     from vsepp.snapshots.snapshot import Snapshot
     from vsepp.training.loop import Epoch, Phase
     from vsepp.training.trainer import train

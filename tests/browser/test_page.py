@@ -237,7 +237,7 @@ def test_filters_are_chips_and_text_at_once(page):
 def test_a_half_written_date_is_explained_and_the_photos_stay(page):
     before = keys(page)
     page.fill("#words", "red after:2o2o")
-    page.wait_for_selector("text='2o2o' is no date")
+    page.wait_for_selector("text='2o2o' is not a date")
     assert keys(page)[: len(before)] == before  # the next ones may have come meanwhile
 
 
@@ -384,7 +384,7 @@ def test_another_sites_form_cannot_send_a_photo(open_page, served, collection, p
             with page.expect_navigation():
                 page.evaluate(SEND_A_FORM, [data, f"{address}api/search"])
             assert page.url == f"{address}api/search"
-            assert "Requests from other sites are not answered." in page.content()
+            assert "Requests from other sites are refused." in page.content()
     finally:
         unguarded.stop()
 

@@ -83,7 +83,7 @@ def test_the_photos_taken_last_cost_few_questions(collection, twin, monkeypatch)
     photos = collection.photos(hit.key for hit in collection.search("", k=61))
     assert [photo.path for photo in photos.values()] == expected
     assert calls == ["query"] * 5  # however many photos
-    monkeypatch.setattr("vsepp.engines.milvus_store.FEW", 30)
+    monkeypatch.setattr("vsepp.engines.milvus_store.MAX_SORTED", 30)
     for text in ("", "in:2020", "before:2019-06"):
         calls.clear()
         assert paths(collection.search(text, k=20)) == paths(twin.search(text, k=20))
@@ -100,7 +100,7 @@ def test_more_hits_than_milvus_hands_out(collection, monkeypatch):
 
 
 def test_removing_nothing_costs_nothing(collection, monkeypatch):
-    with collection._store.writing() as ledger:
+    with collection._store.writer() as ledger:
         monkeypatch.setattr(ledger._connection, "call", lambda *a, **k: pytest.fail(a[0]))
         ledger.remove(())
 
@@ -156,22 +156,22 @@ def test_it_is_opened_with_its_own_model_only(collection):
 def test_another_index_for_another_size(collection, monkeypatch):
     before = collection.search("a red circle", k=10, min_score=-9)
     for large, huge in ((50, 10**9), (10, 60), (10**6, 10**9)):
-        monkeypatch.setattr("vsepp.engines.milvus.LARGE", large)
-        monkeypatch.setattr("vsepp.engines.milvus.HUGE", huge)
-        with collection._store.writing() as ledger:
-            ledger.settle()
+        monkeypatch.setattr("vsepp.engines.milvus.HNSW_FROM", large)
+        monkeypatch.setattr("vsepp.engines.milvus.IVF_FROM", huge)
+        with collection._store.writer() as ledger:
+            ledger.optimize()
         found = collection.search("a red circle", k=10, min_score=-9)
         assert len(set(paths(found)) & set(paths(before))) >= 8
 
 
 def test_what_is_not_there_or_not_ours_is_refused(milvus_server):
-    with pytest.raises(WrongRequest, match=r"There is no collection .*Make one"):
+    with pytest.raises(WrongRequest, match=r"There is no collection .*Create one"):
         vsepp.Collection.open(milvus_server.url("nowhere"))
     with pytest.raises(WrongRequest, match="letters, digits and underscores"):
         vsepp.Collection.open(milvus_server.url("my photos"))
     with pytest.raises(WrongRequest, match="expected milvus://HOST:19530/NAME"):
         vsepp.Collection.open("milvus:///photos")
-    from vsepp.search.plugins import open_index
+    from vsepp.search.registry import open_index
 
     open_index(milvus_server.url("bare"), 8).connection.close()
     with pytest.raises(WrongRequest, match="another program"):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vsepp.search.where import Where, folded
+from vsepp.search.query.language import Where, normalize_folder
 
 pytest.importorskip("pymilvus", reason="needs pymilvus: pip install '.[milvus]'")
 
@@ -32,7 +32,7 @@ def test_the_runs_of_folders_are_what_a_filter_looks_for(folders, asked):
 
     path = "/".join(["", *folders, "photo.jpg"])
     expected = Where(inside=(asked,)).accepts_folder(path.rpartition("/")[0])
-    assert (folded(asked) in runs_of_folders(path)) == expected
+    assert (normalize_folder(asked) in runs_of_folders(path)) == expected
 
 
 def test_a_filter_as_an_expression():
@@ -59,10 +59,10 @@ def test_a_photo_comes_back_as_it_was():
     from pathlib import Path
 
     from vsepp.engines.milvus_rows import photo_of, row_of_photo
-    from vsepp.search.remembered import Embedded, Photo
+    from vsepp.search.stores.store import Embedding, Photo
 
     photo = Photo(Path("/b\udcff/1.jpg"), 10, 20, "1969-07-20T20:17:40", 640, 480, b"\0\xff" * 8)
-    row = row_of_photo("key", photo, Embedded(np.zeros(4, dtype=np.float32), b"look"))
+    row = row_of_photo("key", photo, Embedding(np.zeros(4, dtype=np.float32), b"look"))
     assert photo_of(row) == photo
 
 
@@ -105,7 +105,7 @@ def test_a_server_that_is_away_is_named_without_its_password(monkeypatch):
     from tests.ports import free_port
     from vsepp.errors import Unavailable
 
-    monkeypatch.setattr("vsepp.engines.milvus_store.PATIENCE", 0.2)
+    monkeypatch.setattr("vsepp.engines.milvus_store.SEARCH_TIMEOUT", 0.2)
     with pytest.raises(Unavailable) as away:
         vsepp.Collection.open(f"milvus://root:{SECRET}@127.0.0.1:{free_port()}/photos")
     assert "does not answer" in str(away.value)

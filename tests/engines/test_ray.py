@@ -19,7 +19,8 @@ from tests.ports import free_port, is_open
 from tests.shards import as_jpeg, write_parquet, write_tar
 from vsepp.data.collections import open_data
 from vsepp.errors import WrongRequest
-from vsepp.search.photos import Photos, exists
+from vsepp.search.stores.sqlite import SqliteStore
+from vsepp.search.stores.sqlite_file import has_content
 
 pytest.importorskip("ray.data", reason="needs Ray: pip install '.[ray]'")
 pytestmark = pytest.mark.slow
@@ -53,9 +54,9 @@ def said(process):
 
 
 def count(path):
-    if not exists(path):
+    if not has_content(path):
         return 0
-    with closing(Photos.open(path)) as photos:
+    with closing(SqliteStore.open(path)) as photos:
         return len(photos)
 
 
@@ -120,7 +121,7 @@ def test_a_worker_is_killed_then_the_driver(tmp_path):
     report = said(indexing(folder, file, "ray://local?workers=1"))
     assert f"2,000 photos in {file}: {2000 - safe:,} added, {safe:,} unchanged, 1 broken." in report
     assert re.search(r"broken: .*0/bad.jpg: not a supported image file", report)
-    with closing(Photos.open(file)) as photos:
+    with closing(SqliteStore.open(file)) as photos:
         _, metadata, vectors = photos.after(0, 5000)
     assert Counter(item.path for item in metadata) == Counter(
         str(path) for path in folder.rglob("????.jpg")

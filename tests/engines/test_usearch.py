@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from vsepp.errors import WorkFailed
-from vsepp.search.where import Metadata, Where
+from vsepp.search.index.protocol import Metadata
+from vsepp.search.query.language import Where
 
 pytest.importorskip("usearch", reason="needs usearch: pip install '.[usearch]'")
 

@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
-from vsepp.search.index import ExactIndex
+from vsepp.search.index.exact import ExactIndex
 
 
 def open_index(place: str, dim: int, similarity: str) -> ExactIndex:

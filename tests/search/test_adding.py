@@ -15,8 +15,8 @@ from PIL import Image
 
 import vsepp
 from vsepp.errors import WrongRequest
-from vsepp.search.photos import Photos
-from vsepp.search.places import is_gone
+from vsepp.search.sources.local import is_deleted
+from vsepp.search.stores.sqlite import SqliteStore
 
 
 class Counting(vsepp.Embedder):
@@ -50,8 +50,8 @@ def some(scenes, count):
 
 
 def test_vectors_are_those_of_the_model(photos, counting, scenes):
-    with closing(Photos.open(photos.path)) as stored:
-        numbers, metadata, vectors = stored.after(0, 1000)
+    with closing(SqliteStore.open(photos.path)) as stored:
+        numbers, metadata, vectors = stored.rows_after(0, 1000)
     assert len(numbers) == 100
     expected = counting.embed_images(item.path for item in metadata)
     np.testing.assert_allclose(vectors, expected, atol=2e-3)
@@ -133,7 +133,7 @@ def test_what_is_gone_stays_until_it_is_pruned(photos, scenes):
         file.unlink()
     report = photos.add(scenes)
     assert (report.removed, report.gone) == (0, 5)
-    assert "5 gone (--prune drops what is gone)" in str(report)
+    assert "5 gone" in str(report)
     assert len(photos) == 100
     report = photos.add(scenes, prune=True)
     assert (report.removed, report.unchanged, report.gone) == (5, 95, 0)
@@ -158,14 +158,14 @@ def test_an_empty_folder_prunes_nothing(photos, scenes):
 
 
 def test_what_cannot_be_looked_at_is_not_gone(tmp_path):
-    assert is_gone(str(tmp_path / "nothing.jpg"))
-    assert is_gone(str(tmp_path / "nowhere" / "nothing.jpg"))
-    assert not is_gone(str(tmp_path / ("x" * 300)))  # an error, not an answer
-    assert not is_gone(str(tmp_path))
+    assert is_deleted(str(tmp_path / "nothing.jpg"))
+    assert is_deleted(str(tmp_path / "nowhere" / "nothing.jpg"))
+    assert not is_deleted(str(tmp_path / ("x" * 300)))  # an error, not an answer
+    assert not is_deleted(str(tmp_path))
     (tmp_path / "a.tar").write_bytes(b"")
-    assert not is_gone(str(tmp_path / "a.tar" / "x" / "1.jpg"))  # its shard is there
-    assert not is_gone(f"{tmp_path}/a.tar/x\0y.jpg")
-    assert is_gone(f"{tmp_path}/b.tar/x\0y.jpg")
+    assert not is_deleted(str(tmp_path / "a.tar" / "x" / "1.jpg"))  # its shard is there
+    assert not is_deleted(f"{tmp_path}/a.tar/x\0y.jpg")
+    assert is_deleted(f"{tmp_path}/b.tar/x\0y.jpg")
 
 
 def test_a_folder_that_may_not_be_read_keeps_its_photos(photos, scenes, nobody):
@@ -252,8 +252,8 @@ def test_several_may_add_at_once(scenes, embedder, tmp_path):
     with ThreadPoolExecutor(3) as pool:
         reports = list(pool.map(add, [scenes, scenes, scenes / "2015"]))
     assert [len(report.broken) for report in reports] == [0, 0, 0]
-    with closing(Photos.open(tmp_path / "photos.vse")) as stored:
-        _, metadata, _ = stored.after(0, 1000)
+    with closing(SqliteStore.open(tmp_path / "photos.vse")) as stored:
+        _, metadata, _ = stored.rows_after(0, 1000)
     assert Counter(item.path for item in metadata) == Counter(map(str, scenes.rglob("*.png")))
 
 

@@ -22,5 +22,5 @@ def test_a_scene_finds_its_captions(collection, scenes, tmp_path):
 
 
 def test_captions_need_a_photo(collection, tmp_path):
-    with pytest.raises(WrongRequest, match="--image FILE"):
+    with pytest.raises(WrongRequest, match="Give the photo"):
         collection.captions(None, tmp_path / "captions.txt")

@@ -14,7 +14,7 @@ from PIL import Image
 import vsepp
 from vsepp.data.collections import open_data
 from vsepp.errors import WrongRequest
-from vsepp.search.photos import Photos
+from vsepp.search.stores.sqlite import SqliteStore
 
 SCENES = {f"{item.path.number:04d}.png": item for item in open_data("shapes:800").split("test")}
 
@@ -79,7 +79,7 @@ def test_words_with_a_minus_are_avoided(collection, embedder):
     circle, star = embedder.embed_texts(["a red circle", "star"])
     assert (with_minus @ star).mean() < (without @ star).mean()
     assert (with_minus @ circle).mean() > 0.5
-    with pytest.raises(WrongRequest, match="only words to leave out: star"):
+    with pytest.raises(WrongRequest, match="only words to avoid: star"):
         collection.search("-star")
 
 
@@ -231,7 +231,9 @@ def test_a_model_that_moved_or_changed_is_told(embedder, scenes, tmp_path):
     folder.rename(tmp_path / "elsewhere")
     with (
         vsepp.Collection.open(path) as collection,
-        pytest.raises(WrongRequest, match=r"model in .*mine, which is not there any more.*--model"),
+        pytest.raises(
+            WrongRequest, match=r"model in .*mine, which no longer exists.*Name the folder"
+        ),
     ):
         collection.search("a red circle")
     with vsepp.Collection.open(path, vsepp.load(tmp_path / "elsewhere")) as collection:
@@ -321,9 +323,9 @@ def test_another_process_searches_while_this_one_adds(scenes, embedder, tmp_path
 
 def test_a_killed_writer_in_the_middle_of_a_batch_is_not_seen(collection):
     """A transaction that was never committed leaves no trace."""
-    photos = Photos.open(collection.path)
-    photos._shared.execute("BEGIN IMMEDIATE")
-    photos._shared.execute("DELETE FROM photos")
+    photos = SqliteStore.open(collection.path)
+    photos._connection.execute("BEGIN IMMEDIATE")
+    photos._connection.execute("DELETE FROM photos")
     assert len(everything(collection, "a red circle")) == 100
     photos.close()
     assert len(everything(collection, "a red circle")) == 100

@@ -8,15 +8,15 @@ import pytest
 from PIL import Image
 
 from vsepp.search.contact_sheet import contact_sheet
-from vsepp.search.found import Found
-from vsepp.search.index import Hit
+from vsepp.search.index.protocol import Hit
+from vsepp.search.results import SearchResult
 
 
 def test_a_page_that_needs_nothing_but_itself(tmp_path):
     name = os.fsdecode(b"a <b> & caf\xe9.jpg")
     Image.new("RGB", (900, 600), "red").save(tmp_path / name)
     hits = [Hit("1", 0.9123, tmp_path / name), Hit("2", 0.5, tmp_path / "gone.jpg")]
-    page = contact_sheet(Found("<script>alert(1)</script>", hits=hits))
+    page = contact_sheet(SearchResult("<script>alert(1)</script>", hits=hits))
     assert page.encode()  # valid UTF-8, whatever the name
     assert "<script>" not in page
     assert "a &lt;b&gt; &amp; caf?.jpg" in page
@@ -32,7 +32,7 @@ def test_a_photo_elsewhere_is_no_file_of_this_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("s3:/bucket").mkdir(parents=True)
     Image.new("RGB", (9, 6)).save("s3:/bucket/a.jpg")
-    page = contact_sheet(Found("x", hits=[Hit("1", 0.5, Path("s3:/bucket/a.jpg"))]))
+    page = contact_sheet(SearchResult("x", hits=[Hit("1", 0.5, Path("s3:/bucket/a.jpg"))]))
     assert 'href="s3://bucket/a.jpg"' in page
     assert "data:image" not in page
 
@@ -40,8 +40,8 @@ def test_a_photo_elsewhere_is_no_file_of_this_folder(tmp_path, monkeypatch):
 def shown(tmp_path, **env):
     script = (
         "from vsepp.search.contact_sheet import show\n"
-        "from vsepp.search.found import Found\n"
-        "print(*show(Found('a red circle')))"
+        "from vsepp.search.results import SearchResult\n"
+        "print(*show(SearchResult('a red circle')))"
     )
     bare = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
     done = subprocess.run(

@@ -12,8 +12,8 @@ import pytest
 
 import vsepp
 from tests.models import SCENES
-from vsepp.search.photos import Photos
-from vsepp.search.sqlite_file import exists
+from vsepp.search.stores.sqlite import SqliteStore
+from vsepp.search.stores.sqlite_file import has_content
 
 pytestmark = pytest.mark.slow
 
@@ -56,17 +56,17 @@ def test_killed_at_ten_random_moments(scenes, embedder, tmp_path):
 def check_and_finish(path, scenes, embedder):
     """How many photos were safe; afterwards all are there, each once, with its own vector."""
     before = 0
-    if exists(path):
+    if has_content(path):
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        with closing(Photos.open(path)) as photos:
+        with closing(SqliteStore.open(path)) as photos:
             before = len(photos)
             assert len(photos.after(0, 1000)[0]) == before  # each with its vector
     assert before % 4 == 0  # whole batches
     with vsepp.Collection.open_or_create(path, embedder) as collection:
         report = collection.add(scenes)
         assert (report.added, report.unchanged) == (100 - before, before)
-    with closing(Photos.open(path)) as photos:
+    with closing(SqliteStore.open(path)) as photos:
         _, metadata, vectors = photos.after(0, 1000)
         assert set(photos.folders().values()) == {10}  # of ten folders, counted right as well
     assert Counter(item.path for item in metadata) == Counter(map(str, scenes.rglob("*.png")))

@@ -6,8 +6,9 @@ import pytest
 from PIL import Image, ImageEnhance
 
 from vsepp.data.collections import open_data
-from vsepp.search.duplicates import folded, look_of
-from vsepp.search.index import Hit
+from vsepp.search.duplicates import group_duplicates
+from vsepp.search.embedding import image_signature
+from vsepp.search.index.protocol import Hit
 
 
 def hits(*keys):
@@ -38,16 +39,16 @@ def pictures():
 )
 def test_the_same_photo_saved_otherwise_is_folded(pictures, change):
     for picture in pictures:
-        looks = {"a": look_of(picture), "b": look_of(change(picture))}
-        shown, alike = folded(hits("a", "b"), looks)
+        looks = {"a": image_signature(picture), "b": image_signature(change(picture))}
+        shown, alike = group_duplicates(hits("a", "b"), looks)
         assert [hit.key for hit in shown] == ["a"]
         assert [hit.key for hit in alike["a"]] == ["b"]
 
 
 def test_other_photos_stay(pictures):
     """Even in a world where scenes come in families that differ in one thing."""
-    looks = {str(number): look_of(picture) for number, picture in enumerate(pictures)}
-    shown, alike = folded(hits(*looks), looks)
+    looks = {str(number): image_signature(picture) for number, picture in enumerate(pictures)}
+    shown, alike = group_duplicates(hits(*looks), looks)
     assert len(shown) >= 0.85 * len(pictures)
     assert len(shown) + sum(map(len, alike.values())) == len(pictures)
 
@@ -60,12 +61,14 @@ def test_each_goes_to_the_one_it_is_nearest_to():
         pixels[0, 0] = value
         return pixels.tobytes()
 
-    shown, alike = folded(hits("a", "b", "c"), {key: look(value) for key, value in greys.items()})
+    shown, alike = group_duplicates(
+        hits("a", "b", "c"), {key: look(value) for key, value in greys.items()}
+    )
     assert [hit.key for hit in shown] == ["a", "b"]
     assert {key: [hit.key for hit in others] for key, others in alike.items()} == {"b": ["c"]}
 
 
 def test_black_is_like_black():
-    looks = {key: look_of(Image.new("RGB", (30, 30))) for key in "ab"}
-    assert len(folded(hits("a", "b"), looks)[0]) == 1
-    assert folded([], {}) == ([], {})
+    looks = {key: image_signature(Image.new("RGB", (30, 30))) for key in "ab"}
+    assert len(group_duplicates(hits("a", "b"), looks)[0]) == 1
+    assert group_duplicates([], {}) == ([], {})

@@ -5,17 +5,17 @@ from PIL import Image
 import vsepp
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.search.embed_files import embed_captions_file, embed_folder
-from vsepp.search.embedder import PICTURES, TEXTS
+from vsepp.search.embedder import IMAGE_BATCH, TEXT_BATCH
 
 pytestmark = pytest.mark.slow
 
 
 def test_many_texts_come_back_in_their_order(snapshot_folder):
     embedder = vsepp.load(snapshot_folder)
-    texts = ["a red circle", "a small dotted blue star left of a ring", ""] * TEXTS
+    texts = ["a red circle", "a small dotted blue star left of a ring", ""] * TEXT_BATCH
     together = embedder.embed_texts(texts)
     one_by_one = np.concatenate([embedder.embed_texts([text]) for text in texts[:3]])
-    np.testing.assert_allclose(together, np.tile(one_by_one, (TEXTS, 1)), atol=1e-6)
+    np.testing.assert_allclose(together, np.tile(one_by_one, (TEXT_BATCH, 1)), atol=1e-6)
     assert together.dtype == np.float32
 
 
@@ -24,9 +24,9 @@ def test_files_scenes_and_open_pictures_are_the_same(snapshot_folder, world, tmp
     scene = world.items[0].path
     scene.open(64).save(tmp_path / "scene.png")
     forms = [scene, scene.open(64), tmp_path / "scene.png", str(tmp_path / "scene.png")]
-    vectors = embedder.embed_images(forms * PICTURES)
-    assert vectors.shape == (4 * PICTURES, embedder.dim)
-    np.testing.assert_allclose(vectors, np.tile(vectors[0], (4 * PICTURES, 1)), atol=1e-6)
+    vectors = embedder.embed_images(forms * IMAGE_BATCH)
+    assert vectors.shape == (4 * IMAGE_BATCH, embedder.dim)
+    np.testing.assert_allclose(vectors, np.tile(vectors[0], (4 * IMAGE_BATCH, 1)), atol=1e-6)
 
 
 def test_an_open_picture_may_come_many_times(snapshot_folder, tmp_path):
@@ -59,7 +59,7 @@ def test_a_folder_is_walked_and_its_other_files_left_alone(snapshot_folder, tmp_
     Image.new("RGB", (30, 20), "red").save(photos.parent / "a.webp")
     (photos / "notes.txt").write_text("no picture")
     embedder = vsepp.load(snapshot_folder)
-    rows = embed_folder(embedder, tmp_path / "photos", tmp_path / "out" / "v.npy")
+    *_, rows = embed_folder(embedder, tmp_path / "photos", tmp_path / "out" / "v.npy")
     assert (rows.names, rows.broken) == (["a.webp", "été/b.JPG"], [])
     assert "été/b.JPG" in (tmp_path / "out" / "v.json").read_text()
     assert np.load(tmp_path / "out" / "v.npy").shape == (2, embedder.dim)
@@ -70,7 +70,7 @@ def test_what_cannot_be_embedded_is_said(snapshot_folder, tmp_path):
     (tmp_path / "empty.txt").write_text("\n\n")
     for work, path, message in (
         (embed_folder, tmp_path / "nowhere", "is not a folder"),
-        (embed_folder, tmp_path, "no pictures below"),
+        (embed_folder, tmp_path, "no images below"),
         (embed_captions_file, tmp_path / "nowhere.txt", "is not a file"),
         (embed_captions_file, tmp_path / "empty.txt", "is empty"),
     ):

@@ -9,9 +9,9 @@ import pytest
 
 import vsepp
 from tests.models import SCENES
+from vsepp.encoders.architecture import IN_THE_BOX
 from vsepp.errors import WrongRequest
-from vsepp.search.embedder import IN_THE_BOX
-from vsepp.search.graphs import check_external_data, open_graph, threads
+from vsepp.search.embedder import check_external_data, num_graph_threads, open_graph
 
 onnx = pytest.importorskip("onnx", reason="needs onnx: pip install '.[train]'")
 
@@ -88,13 +88,15 @@ def test_a_broken_graph_is_said_to_be_one(snapshot, name):
     whole = graph.read_bytes()
     for content in (b"", b"no graph " * 100, whole[: len(whole) // 2], b"\xff" * 100):
         graph.write_bytes(content)
-        with pytest.raises(WrongRequest, match=rf"{name} cannot be used: .*makes the graphs anew"):
+        with pytest.raises(
+            WrongRequest, match=rf"{name} cannot be used: .*exports the graphs again"
+        ):
             vsepp.load(snapshot)
 
 
 def test_the_graph_of_something_else_is_said_to_be_one(snapshot):
     shutil.copy(snapshot / "image.onnx", snapshot / "caption.onnx")
-    with pytest.raises(WrongRequest, match="it takes images, not lengths, words"):
+    with pytest.raises(WrongRequest, match="its inputs are images, not lengths, words"):
         open_graph(snapshot / "caption.onnx", {"words", "lengths"})
 
 
@@ -103,7 +105,7 @@ def test_the_graph_of_something_else_is_said_to_be_one(snapshot):
 )
 def test_threads_as_openmp_reads_them(monkeypatch, said, meant):
     monkeypatch.setenv("OMP_NUM_THREADS", said)
-    assert threads() == meant
+    assert num_graph_threads() == meant
 
 
 def test_the_command_says_what_is_wrong(snapshot, tmp_path):

@@ -23,12 +23,12 @@ from tests.shards import as_jpeg, write_parquet, write_tar
 from vsepp.data import resources
 from vsepp.data.image_file import MOST_BYTES
 from vsepp.errors import WorkFailed
-from vsepp.search import embedding, shards
+from vsepp.search import embedding
 from vsepp.search.embed_files import embed_folder
 from vsepp.search.embedding import EmbedPhotos
-from vsepp.search.shards import in_parquet, in_tar
-from vsepp.search.sources import Shard
-from vsepp.search.walk import Broken, File
+from vsepp.search.sources import archives
+from vsepp.search.sources.archives import InMemoryFile, Shard, read_parquet, read_tar
+from vsepp.search.sources.local import Broken, File
 
 RED = as_jpeg(Image.new("RGB", (60, 40), "red"))
 
@@ -63,8 +63,8 @@ BROKEN = {
     "b.jpg": "truncated",
     "c.jpg": "not a supported image file",
     "d.jpg": "over 100 scans",
-    "h.jpg": "not a file with content",
-    "i.jpg": "not a file with content",
+    "h.jpg": "not a regular file",
+    "i.jpg": "not a regular file",
 }
 
 
@@ -86,7 +86,7 @@ def test_what_cannot_be_read_is_a_line_in_the_report(embedder, folder, tmp_path)
 
 
 def test_embed_leaves_out_what_cannot_be_read(embedder, folder, tmp_path):
-    rows = embed_folder(embedder, folder, tmp_path / "v.npy")
+    *_, rows = embed_folder(embedder, folder, tmp_path / "v.npy")
     assert rows.names == ["a.jpg", "e.HEIC"]
     check_broken(rows.broken)
     vectors = np.load(tmp_path / "v.npy")
@@ -100,7 +100,7 @@ def test_embed_leaves_out_what_cannot_be_read(embedder, folder, tmp_path):
 def test_embed_of_nothing_but_broken_pictures(embedder, tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_bytes(EPS)
-    rows = embed_folder(embedder, tmp_path / "photos", tmp_path / "v.npy")
+    *_, rows = embed_folder(embedder, tmp_path / "photos", tmp_path / "v.npy")
     assert (len(rows.names), len(rows.broken)) == (0, 1)
     assert np.load(tmp_path / "v.npy").shape == (0, embedder.dim)
 
@@ -109,7 +109,8 @@ def test_embed_writes_names_that_are_no_text(embedder, tmp_path):
     (tmp_path / "photos").mkdir()
     name = os.fsdecode(b"caf\xe9.jpg")
     (tmp_path / "photos" / name).write_bytes(RED)
-    assert embed_folder(embedder, tmp_path / "photos", tmp_path / "v.npy").names == [name]
+    *_, rows = embed_folder(embedder, tmp_path / "photos", tmp_path / "v.npy")
+    assert rows.names == [name]
     assert r"caf\udce9.jpg" in (tmp_path / "v.json").read_text()
 
 
@@ -136,7 +137,7 @@ def test_a_bomb_is_a_line_in_the_report_and_is_not_decoded(tmp_path):
 # ---- shards ---------------------------------------------------------------------------------
 
 
-def listed(path, read=in_tar):
+def listed(path, read=read_tar):
     with path.open("rb") as file:
         return list(read(File(str(path), path.stat().st_size, 1), file))
 
@@ -203,14 +204,14 @@ def test_a_compressed_tar_is_read(tmp_path, packed):
 def test_rows_of_a_parquet_file_are_taken_by_their_size(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     write_parquet(path, {"image": [RED, None, bytes(5000), RED], "name": ["a", "b", "c", "d"]})
-    monkeypatch.setattr(shards, "MOST_BYTES", 4000)
-    found = listed(path, in_parquet)
-    assert [type(item) for item in found] == [shards.Held, shards.Held, Broken, shards.Held]
+    monkeypatch.setattr(archives, "MOST_BYTES", 4000)
+    found = listed(path, read_parquet)
+    assert [type(item) for item in found] == [InMemoryFile, InMemoryFile, Broken, InMemoryFile]
     assert [item.read() for item in found if isinstance(item, File)] == [RED, b"", RED]
     assert found[2].reason == "5,000 bytes, and the limit is 400,000,000"
     structs = [{"bytes": RED, "path": "x/a.jpg"}, {"bytes": RED, "path": None}, None]
     write_parquet(path, {"image": structs})
-    found = listed(path, in_parquet)
+    found = listed(path, read_parquet)
     assert [item.path.removeprefix(f"{path}/") for item in found] == ["x/0-a.jpg", "1", "2"]
     assert [item.read() for item in found] == [RED, RED, b""]
 
@@ -218,25 +219,25 @@ def test_rows_of_a_parquet_file_are_taken_by_their_size(tmp_path, monkeypatch):
 def test_pictures_of_shards_that_wait_are_bounded_together(tmp_path, embedder, monkeypatch):
     """However many tasks may wait: a few large pictures are enough."""
     monkeypatch.setattr(resources, "MOST_BYTES", 3_000_000)
-    monkeypatch.setattr(embedding, "LARGE", 500_000)
+    monkeypatch.setattr(embedding, "CHUNK_BYTES", 500_000)
     large = as_jpeg(Image.new("RGB", (40, 40))) + bytes(1_000_000)
     write_tar(tmp_path / "a.tar", {f"{n:02}.jpg": large for n in range(40)})
     shard = File(str(tmp_path / "a.tar"), 1, 1)
     taken = 0
 
-    def watched(part, real=Shard.files):
+    def watched(part, real=Shard.images):
         nonlocal taken
         for file in real(part):
             taken += 1
             yield file
 
-    monkeypatch.setattr(Shard, "files", watched)
+    monkeypatch.setattr(Shard, "images", watched)
     made, most = 0, 0
     for batch in EmbedPhotos(embedder).ready(2)([Shard(shard, {})]):
         most = max(most, taken - made)
         made += len(batch.photos)
     assert made == taken == 40
-    assert most <= embedding.TOGETHER + 3 + 2
+    assert most <= embedding.FILES_PER_BATCH + 3 + 2
 
 
 # ---- no program is started ------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 import vsepp
 from tests.shards import as_jpeg, write_parquet, write_tar
 from vsepp.data.collections import open_data
-from vsepp.search.photos import Photos
+from vsepp.search.stores.sqlite import SqliteStore
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +90,9 @@ def test_what_a_shard_holds_no_more_is_gone(collection, shards, pictures):
 
 def test_removing_a_photo_of_a_shard_forgets_that_it_is_finished(collection, shards):
     collection.add(shards)
-    with collection._store.writing() as ledger:
+    with collection._store.writer() as ledger:
         ledger.remove([f"{shards}/01.tar/x/7.jpg"])
-        assert list(ledger.finished(str(shards))) == [f"{shards}/00.tar"]
+        assert list(ledger.finished_shards(str(shards))) == [f"{shards}/00.tar"]
     report = collection.add(shards)
     assert (report.added, report.unchanged, report.shards_done) == (1, 9, 2)
 
@@ -101,27 +101,29 @@ def test_a_mark_without_its_photos_is_worth_nothing(embedder, shards, tmp_path):
     """As earlier versions left it, when they pruned."""
     with vsepp.Collection.create(tmp_path / "photos.vse", embedder) as collection:
         collection.add(shards)
-        with closing(Photos.open(tmp_path / "photos.vse")) as photos:
-            marks = photos.finished(shards)
-            photos.remove(photos.below(shards))
+        with closing(SqliteStore.open(tmp_path / "photos.vse")) as photos:
+            marks = photos.finished_shards(shards)
+            photos.remove(photos.known(shards))
             for mark in marks.values():
-                photos.finish(mark)
+                photos.finish_shard(mark)
         assert (len(marks), len(collection)) == (2, 0)
         assert collection.add(shards).added == 10
 
 
 def test_many_photos_in_shards_are_not_looked_up(embedder, shards, tmp_path, monkeypatch):
-    monkeypatch.setattr("vsepp.search.inventory.LARGE", 10)
+    monkeypatch.setattr("vsepp.search.adding.MANY_IN_SHARDS", 10)
     with vsepp.Collection.create(tmp_path / "photos.vse", embedder) as collection:
         collection.add(shards)
         looked_up = []
-        below = Photos.below
-        monkeypatch.setattr(Photos, "below", lambda *args: looked_up.append(args) or below(*args))
+        known = SqliteStore.known
+        monkeypatch.setattr(
+            SqliteStore, "known", lambda *args: looked_up.append(args) or known(*args)
+        )
         assert collection.add(shards).unchanged == 10
         assert looked_up == []
         (shards / "01.tar").unlink()
         assert collection.add(shards).gone == 5
-        assert [place for _, place in looked_up] == [shards / "01.tar"]
+        assert [place for _, place in looked_up] == [f"{shards}/01.tar"]
         assert collection.add(shards, prune=True).removed == 5
 
 
@@ -145,4 +147,4 @@ def test_one_shard_that_cannot_be_used_does_not_stop_the_others(embedder, shards
     assert (report.added, report.shards, report.shards_done) == (10, 3, 2)
     (broken,) = report.broken
     assert broken.path == f"{shards}/table.parquet"
-    assert "no column of pictures" in broken.reason
+    assert "no column of images" in broken.reason

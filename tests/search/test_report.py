@@ -6,7 +6,7 @@ import sys
 from PIL import Image
 
 from tests.models import SCENES
-from vsepp.search.report import Report, counted, skipped_as_text
+from vsepp.search.adding import IndexingReport, counted, skipped_as_text
 
 
 def test_what_is_skipped_is_said_by_kind():
@@ -24,9 +24,9 @@ def test_what_is_skipped_is_said_by_kind():
 
 
 def test_a_report_counts_everything():
-    assert str(Report(3, added=1, unchanged=2, skipped={".mov": 398, "hidden file": 2})) == (
-        "1 added, 2 unchanged, 400 skipped"
-    )
+    assert str(
+        IndexingReport(3, added=1, unchanged=2, skipped={".mov": 398, "hidden file": 2})
+    ) == ("1 added, 2 unchanged, 400 skipped")
     assert (counted(1, "photo"), counted(2000, "photo")) == ("1 photo", "2,000 photos")
 
 

@@ -58,7 +58,7 @@ def test_without_a_token_nothing_is_answered_through_a_proxy(client, guarded, he
     answer = client.get("/api/health", headers={header: "203.0.113.7"})
     assert answer.status_code == 403
     assert header.lower() in answer.json()["reason"]
-    assert "without --no-token" in answer.json()["reason"]
+    assert "with a token" in answer.json()["reason"]
     assert client.get("/", headers={header: "203.0.113.7"}).status_code == 403
     known = {header: "203.0.113.7", "authorization": f"Bearer {TOKEN}"}
     assert guarded.get("/api/health", headers=known).status_code == 200

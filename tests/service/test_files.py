@@ -9,14 +9,14 @@ from PIL import Image
 import vsepp
 from tests.models import SCENES
 from tests.pictures import HEIC
-from vsepp.service.files import open_regular, opened_photo
+from vsepp.service.files import open_regular, photo_response
 from vsepp.service.limits import Limits
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])
 def test_the_media_type_comes_from_the_content(tmp_path, kind):
     Image.new("RGB", (8, 8), "red").save(tmp_path / "any.name", kind)
-    response = opened_photo(tmp_path / "any.name")
+    response = photo_response(tmp_path / "any.name")
     with response._file:
         assert response.media_type == f"image/{kind.lower()}"
         assert response.headers["content-length"] == str((tmp_path / "any.name").stat().st_size)
@@ -28,11 +28,11 @@ def test_the_media_type_comes_from_the_content(tmp_path, kind):
 )
 def test_what_does_not_begin_like_a_picture_is_none(tmp_path, beginning):
     (tmp_path / "photo.jpg").write_bytes(beginning)
-    assert opened_photo(tmp_path / "photo.jpg") is None
+    assert photo_response(tmp_path / "photo.jpg") is None
 
 
 def test_a_photo_of_a_phone_is_called_what_it_is():
-    response = opened_photo(HEIC)
+    response = photo_response(HEIC)
     with response._file:
         assert response.media_type == "image/heic"
 
@@ -42,7 +42,7 @@ def test_only_regular_files_are_opened(tmp_path):
     (tmp_path / "link.jpg").symlink_to("/dev/zero")
     for path in (tmp_path, tmp_path / "pipe.jpg", tmp_path / "link.jpg", tmp_path / "nowhere.jpg"):
         assert open_regular(path) is None
-        assert opened_photo(path) is None
+        assert photo_response(path) is None
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="needs devices")  # noqa: PTH110

@@ -2,7 +2,14 @@ from pathlib import Path
 
 from vsepp.data.image_file import MOST_MEMORY
 from vsepp.data.image_headers import NAMES
-from vsepp.service.limits import DEEPEST, DEEPEST_FOLDED, LONGEST_QUERY, MOST_HITS, SIDES, Limits
+from vsepp.service.limits import (
+    MAX_DEPTH,
+    MAX_DEPTH_FOLDED,
+    MAX_HITS,
+    MAX_QUERY,
+    THUMBNAIL_SIDES,
+    Limits,
+)
 
 DOCS = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
 
@@ -16,10 +23,10 @@ def test_the_docs_state_the_limits_as_they_are():
         f"each has {limits.upload_seconds:g} seconds",
         f"{limits.decoding_seconds} seconds and {limits.decoding_bytes / 1e6:,.0f} MB of memory",
         f"| connections | {limits.connections} |",
-        f"{LONGEST_QUERY} characters",
-        f"{MOST_HITS} in one answer, {DEEPEST:,} by scrolling, {DEEPEST_FOLDED} when",
+        f"{MAX_QUERY} characters",
+        f"{MAX_HITS} in one answer, {MAX_DEPTH:,} by scrolling, {MAX_DEPTH_FOLDED} when",
         f"{limits.seconds:g} seconds",
         f"{limits.thumbnail_bytes / 1e6:.0f} MB, the last used",
-        "{}, {} or {}".format(*SIDES),
+        "{}, {} or {}".format(*THUMBNAIL_SIDES),
     ):
         assert said in DOCS

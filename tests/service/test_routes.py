@@ -9,9 +9,9 @@ from PIL import Image
 import vsepp
 from tests.models import SCENES
 from tests.serving import NUM_PHOTOS, sideways
-from vsepp.search.photos import Photos
-from vsepp.search.remembered import Embedded, Photo
-from vsepp.service.limits import DEEPEST, LONGEST_QUERY, MOST_HITS
+from vsepp.search.stores.sqlite import SqliteStore
+from vsepp.search.stores.store import Embedding, Photo
+from vsepp.service.limits import MAX_DEPTH, MAX_HITS, MAX_QUERY
 
 
 def png(colour="red", size=(32, 32)):
@@ -46,12 +46,12 @@ def test_pages_follow_each_other_without_gap_or_overlap(client, collection):
         assert answer["more"] == (offset + 40 < NUM_PHOTOS)
     assert pages == whole
     assert len(whole) == NUM_PHOTOS
-    behind = client.get("/api/search", params={**asked, "offset": DEEPEST}).json()
+    behind = client.get("/api/search", params={**asked, "offset": MAX_DEPTH}).json()
     assert (behind["hits"], behind["more"]) == ([], False)
 
 
 def test_without_a_question_the_newest_come_first(client):
-    found = hits(client, limit=MOST_HITS)
+    found = hits(client, limit=MAX_HITS)
     assert len(found) == NUM_PHOTOS
     taken = [hit["taken"] for hit in found]
     assert taken == sorted(taken, reverse=True)
@@ -59,7 +59,7 @@ def test_without_a_question_the_newest_come_first(client):
 
 
 def test_filters_and_unknown_words(client):
-    found = hits(client, q='in:"my photos"', limit=MOST_HITS)
+    found = hits(client, q='in:"my photos"', limit=MAX_HITS)
     assert {hit["folder"] for hit in found} == {"my photos"}
     assert len(found) == NUM_PHOTOS / 3
     answer = client.get("/api/search", params={"q": "zeppelin"}).json()
@@ -172,7 +172,7 @@ def test_a_photo_that_is_gone_or_none_any_more_is_not_delivered(client_of, tmp_p
             for what in ("file", "thumbnail"):
                 answer = client.get(f"/api/photos/{hit['key']}/{what}")
                 assert answer.status_code == 404
-                assert "not there any more" in answer.json()["reason"]
+                assert "no longer exists" in answer.json()["reason"]
 
 
 class Removing:
@@ -214,14 +214,14 @@ def test_a_photo_that_is_removed_while_others_like_it_are_sought_is_not_there(cl
         ("/api/photos/99999999999999999999", 404, "no photo"),
         ("/api/photos/no-key", 422, "key: "),
         ("/api/photos/1/thumbnail?side=4000", 422, "side: "),
-        ("/api/search?q=after:yesterday", 422, "no date"),
-        ("/api/search?q=-people", 422, "only words to leave out"),
-        (f"/api/search?limit={MOST_HITS + 1}", 422, "limit: "),
+        ("/api/search?q=after:yesterday", 422, "not a date"),
+        ("/api/search?q=-people", 422, "only words to avoid"),
+        (f"/api/search?limit={MAX_HITS + 1}", 422, "limit: "),
         ("/api/search?limit=0", 422, "limit: "),
-        (f"/api/search?offset={DEEPEST + 1}", 422, "offset: "),
+        (f"/api/search?offset={MAX_DEPTH + 1}", 422, "offset: "),
         ("/api/search?offset=-1", 422, "offset: "),
         ("/api/search?min_score=nan", 422, "min_score: "),
-        (f"/api/search?q={'a' * (LONGEST_QUERY + 1)}", 422, "q: "),
+        (f"/api/search?q={'a' * (MAX_QUERY + 1)}", 422, "q: "),
         ("/api/nothing", 404, "There is nothing here."),
         ("/nothing.html", 404, "There is nothing here."),
     ],
@@ -236,7 +236,7 @@ def test_errors_are_json_with_a_reason(client, address, status, reason):
 def test_a_wrong_method_is_answered_with_a_reason(client):
     answer = client.post("/api/health")
     assert answer.status_code == 405
-    assert answer.json()["reason"] == "This address does not take that method."
+    assert answer.json()["reason"] == "This method is not allowed here."
 
 
 def test_the_collection_introduces_itself(client, collection):
@@ -254,19 +254,19 @@ def test_the_collection_introduces_itself(client, collection):
 def test_all_folders_count_however_many_photos_there_are(tmp_path, client_of):
     """The first folder holds the oldest photos, behind more than anybody can scroll to."""
     model = vsepp.load(SCENES)
-    made = Embedded(np.zeros(model.dim, dtype=np.float32), b"")
+    made = Embedding(np.zeros(model.dim, dtype=np.float32), b"")
     with vsepp.Collection.create(tmp_path / "many.vse", model) as many:
-        photos = Photos.open(many.path)
+        photos = SqliteStore.open(many.path)
         photos.put(
             (Photo(Path(f"/p/{year}/{n}.jpg"), 1, 1, f"{year}-01-01T00:00:00", 4, 3, b""), made)
-            for year, count in ((1999, 70), (2020, DEEPEST))
+            for year, count in ((1999, 70), (2020, MAX_DEPTH))
             for n in range(count)
         )
         photos.close()
         answer = client_of(many).get("/api/collection").json()
     assert answer["folders"] == [
         {"folder": "1999", "photos": 70},
-        {"folder": "2020", "photos": DEEPEST},
+        {"folder": "2020", "photos": MAX_DEPTH},
     ]
 
 

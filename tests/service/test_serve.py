@@ -23,7 +23,7 @@ import vsepp
 from tests.models import SCENES
 from tests.serving import NUM_PHOTOS, Served
 from vsepp.errors import WorkFailed, WrongRequest
-from vsepp.service.serve import listening, serve
+from vsepp.service.serve import listen, serve
 
 
 def get(url, **headers):
@@ -61,7 +61,7 @@ def ended(process):
     out, said = process.communicate(timeout=120)
     assert process.returncode == 0
     assert out == ""
-    assert said.splitlines()[-1] == "Ended."
+    assert said.splitlines()[-1] == "Stopped."
     assert "Traceback" not in said
     return said
 
@@ -107,9 +107,9 @@ def test_without_a_token_this_machine_is_answered_and_no_proxy(collection, start
 
 
 def test_no_token_is_for_this_machine_alone(collection):
-    with pytest.raises(WrongRequest, match="everybody who reaches this machine"):
+    with pytest.raises(WrongRequest, match="everyone who can reach this machine"):
         serve(collection, host="0.0.0.0", port=0, no_token=True)
-    with pytest.raises(WrongRequest, match="leave out --no-token"):
+    with pytest.raises(WrongRequest, match="leave out no_token"):
         serve(collection, port=0, token="open sesame", no_token=True)
 
 
@@ -134,9 +134,9 @@ def test_the_browser_is_not_given_the_token_in_its_command(collection, monkeypat
 
 
 def test_a_port_that_is_taken_is_named(collection):
-    with listening("127.0.0.1", 0) as door:
+    with listen("127.0.0.1", 0) as door:
         port = door.getsockname()[1]
-        with pytest.raises(WorkFailed, match=f"--port {port + 1}, or --port 0"):
+        with pytest.raises(WorkFailed, match=f"such as {port + 1}, or 0 for any free port"):
             serve(collection, port=port)
 
 

@@ -7,10 +7,9 @@ from PIL import Image
 
 from tests.service.test_uploads import bomb
 from tests.serving import in_a_loop
-from vsepp.search.remembered import Photo
+from vsepp.search.stores.store import Photo
+from vsepp.service.decoder_pool import DecoderPool, DecodingLimitExceeded, ThumbnailCache
 from vsepp.service.limits import Limits
-from vsepp.service.thumbnails import Thumbnails
-from vsepp.service.workers import TooMuch, Workers
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +29,8 @@ def thumbnails_of():
     started = []
 
     def thumbnails_of(max_bytes, **limits):
-        started.append(Workers(1, Limits(**limits)))
-        return Thumbnails(max_bytes, started[-1])
+        started.append(DecoderPool(1, Limits(**limits)))
+        return ThumbnailCache(max_bytes, started[-1])
 
     yield thumbnails_of
     for workers in started:
@@ -39,7 +38,7 @@ def thumbnails_of():
 
 
 def of(thumbnails, photo, side=320):
-    return in_a_loop(thumbnails.of(photo, side))
+    return in_a_loop(thumbnails.get(photo, side))
 
 
 def test_thumbnails_are_kept_within_their_bound_the_last_used_longest(noisy, thumbnails_of):
@@ -48,10 +47,10 @@ def test_thumbnails_are_kept_within_their_bound_the_last_used_longest(noisy, thu
     for photo in noisy:
         of(thumbnails, photo)
         of(thumbnails, noisy[0])  # used again and again
-    assert thumbnails._num_bytes == sum(map(len, thumbnails._kept.values())) <= one * 4.5
-    assert len(thumbnails._kept) >= 3
-    assert (noisy[0].content, 320) in thumbnails._kept
-    assert (noisy[1].content, 320) not in thumbnails._kept
+    assert thumbnails._num_bytes == sum(map(len, thumbnails._jpegs.values())) <= one * 4.5
+    assert len(thumbnails._jpegs) >= 3
+    assert (noisy[0].content, 320) in thumbnails._jpegs
+    assert (noisy[1].content, 320) not in thumbnails._jpegs
 
 
 def test_a_kept_thumbnail_is_not_made_again(noisy, thumbnails_of):
@@ -74,11 +73,11 @@ def test_a_photo_that_takes_too_much_memory_has_no_thumbnail(noisy, thumbnails_o
 def test_a_photo_that_was_too_much_is_not_tried_again_and_others_are(noisy, thumbnails_of):
     thumbnails = thumbnails_of(10**9, decoding_seconds=1)
     of(thumbnails, noisy[0])
-    (worker,) = thumbnails._workers._workers
+    (worker,) = thumbnails._decoders._decoders
     os.kill(worker.start().pid, signal.SIGSTOP)  # as slow as can be
-    with pytest.raises(TooMuch, match="within 1 s"):
+    with pytest.raises(DecodingLimitExceeded, match="within 1 s"):
         of(thumbnails, noisy[1])
-    with pytest.raises(TooMuch, match="within 1 s"):
+    with pytest.raises(DecodingLimitExceeded, match="within 1 s"):
         of(thumbnails, noisy[1], 640)
     assert worker._process is None  # nobody was asked
     assert of(thumbnails, noisy[2])

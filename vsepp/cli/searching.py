@@ -3,29 +3,39 @@
 import json
 import os
 import sys
+import time
 import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsepp.cli.verbs import Json, app, say, verbs_among
+from vsepp.cli.verbs import Json, app, verbs_among
 from vsepp.errors import WrongRequest
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from vsepp.search.adding import IndexingReport
+
 Model = Annotated[
-    Path | None, typer.Option(help="A snapshot's folder; default: the collection's own model.")
+    Path | None, typer.Option(help="Folder of a snapshot. Default: the collection's own model.")
 ]
 Place = Annotated[
-    str, typer.Argument(metavar="COLLECTION", help="What vsepp index made: a file or a URL.")
+    str, typer.Argument(metavar="COLLECTION", help="File or URL created by vsepp index.")
 ]
 IndexUrl = Annotated[
     str | None,
-    typer.Option("--index", metavar="URL", help="Another index for a file: exact:, usearch:FILE."),
+    typer.Option("--index", metavar="URL", help="Index for a file: exact:, usearch:FILE."),
 ]
 QUERY_LANGUAGE = (
-    "Words; -word leaves it out; in:FOLDER, after:2020-05, before:2021 filter by place and time."
+    "Words to search for. -word avoids a word; in:FOLDER, after:2020-05 and before:2021 filter by "
+    "folder and date."
 )
-
+SECONDS_PER_LINE = 10.0  # of progress, where standard error is not a terminal
 
 verb = verbs_among(app, "Search photos")
 
@@ -33,36 +43,40 @@ verb = verbs_among(app, "Search photos")
 @verb
 def index(
     photos: Annotated[
-        str, typer.Argument(help="A folder of photos, or of tar or parquet shards; s3://... too.")
+        str, typer.Argument(help="Folder of photos, or of tar or parquet shards; also s3://...")
     ],
     into: Annotated[
-        str, typer.Option(help="The collection: a file, or milvus://HOST/NAME; made if not there.")
+        str,
+        typer.Option(help="Collection to add to: a file, or milvus://HOST/NAME. Created if new."),
     ],
     model: Model = None,
-    prune: Annotated[bool, typer.Option("--prune", help="Drop photos that are gone.")] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove photos that no longer exist.")
+    ] = False,
     on: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Where to embed: ray://local, ray://HEAD:10001."),
+        typer.Option(metavar="URL", help="Embed on a cluster: ray://local, ray://HEAD:10001."),
     ] = None,
 ) -> None:
-    """Make photos searchable; called again, it adds what is new or changed."""
+    """Make photos searchable. Run again to add new and changed ones."""
+    from vsepp.search.adding import counted, skipped_as_text
     from vsepp.search.collection import Collection
     from vsepp.search.embedder import load
-    from vsepp.search.places import check_that_it_is_there, shown
-    from vsepp.search.progress import watched
-    from vsepp.search.report import counted, skipped_as_text
+    from vsepp.search.sources.local import check_exists, safe_address
 
-    check_that_it_is_there(photos)
-    warnings.simplefilter("ignore")  # Pillow's, about odd files: what matters is in the report
+    check_exists(photos)
+    warnings.simplefilter("ignore")  # Pillow's, about odd files: the report lists what is broken
     with Collection.open_or_create(into, load(model) if model else None) as collection:
         for note in collection.notes():
-            say(note)
-        report = watched(collection.adding(photos, prune, on))
-        say(f"{counted(len(collection), 'photo')} in {collection.name}: {report}.")
+            _say(note)
+        report = _show_progress(collection.adding(photos, prune, on))
+        _say(f"{counted(len(collection), 'photo')} in {collection.name}: {report}.")
+    if report.gone:
+        _say("Photos that are gone stay in the collection; --prune removes them.")
     if report.skipped:
-        say(f"skipped: {skipped_as_text(report.skipped)}")
+        _say(f"skipped: {skipped_as_text(report.skipped)}")
     for broken in report.broken:
-        say(f"broken: {shown(broken.path)}: {broken.reason}")
+        _say(f"broken: {safe_address(broken.path)}: {broken.reason}")
 
 
 @verb
@@ -70,68 +84,77 @@ def search(
     collection: Place,
     text: Annotated[str | None, typer.Argument(help=QUERY_LANGUAGE)] = None,
     image: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Photos like this one.")
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Find photos like this one.")
     ] = None,
     captions: Annotated[
-        Path | None, typer.Option(help="Rank the lines of this file by --image, not photos.")
+        Path | None, typer.Option(help="Rank the lines of this file for --image, not photos.")
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Hits at most.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=1, help="Maximum number of results.")] = 10,
     min_score: Annotated[
-        float | None, typer.Option(help="Leave out what scores less, not what chance explains.")
+        float | None,
+        typer.Option(help="Use a fixed score threshold instead of the automatic one."),
     ] = None,
-    fold: Annotated[bool, typer.Option("--fold", help="Show near-duplicates once.")] = False,
+    fold: Annotated[
+        bool, typer.Option("--fold", help="Show one of several near-duplicates.")
+    ] = False,
     model: Model = None,
     index: IndexUrl = None,
     as_json: Json = False,
-    show: Annotated[bool, typer.Option("--open", help="Show the hits in the browser.")] = False,
+    show: Annotated[bool, typer.Option("--open", help="Show the results in the browser.")] = False,
 ) -> None:
     """Find photos by words, by a photo or by both."""
     from vsepp.search.collection import Collection
     from vsepp.search.contact_sheet import show as show_page
     from vsepp.search.embedder import load
 
+    if captions is not None and image is None:
+        raise WrongRequest("--captions needs --image FILE: the photo to compare the lines with.")
     with Collection.open(collection, load(model) if model else None, index) as photos:
         if captions is not None:
-            found = photos.captions(image, captions, k)
+            result = photos.captions(image, captions, k)
         else:
-            found = photos.search(text, image=image, k=k, min_score=min_score, fold=fold)
-    for note in found.notes():
-        say(note)
+            result = photos.search(text, image=image, k=k, min_score=min_score, fold=fold)
+    for note in result.notes():
+        _say(note)
+    if not result.hits and result.min_score is not None:
+        _say("To see the nearest photos anyway: --min-score -9")
     if show:
-        page, shown = show_page(found)
-        say(f"{'Shown in the browser' if shown else 'There is no browser to show it in'}: {page}")
+        page, opened = show_page(result)
+        _say(f"{'Opened in the browser' if opened else 'There is no browser to open'}: {page}")
     if as_json:
-        print(json.dumps(found.as_dict()))
-    elif found.hits:
-        # Bytes: a name that is no valid UTF-8 comes out as it is, ready for another program.
-        sys.stdout.buffer.write(os.fsencode(f"{found.table()}\n"))
+        print(json.dumps(result.as_dict()))
+    elif result.hits:
+        # Bytes: a name that is not valid UTF-8 is printed as it is, ready for another program.
+        sys.stdout.buffer.write(os.fsencode(f"{result.table()}\n"))
 
 
 @verb
 def serve(
     collection: Place,
-    host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0 accepts other machines.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")
+    ] = 8000,
     token: Annotated[
         str | None,
         typer.Option(
             envvar="VSEPP_TOKEN",
-            help="Access token; default: generated, and printed in the link.",
+            help="Access token. Default: generated, and printed in the link.",
         ),
     ] = None,
     no_token: Annotated[
-        bool, typer.Option("--no-token", help="Let all users of this machine in.")
+        bool, typer.Option("--no-token", help="Give access to all users of this machine.")
     ] = False,
     show: Annotated[
         bool | None,
-        typer.Option(
-            "--open/--no-open", help="Open the page in the browser; default: in a terminal."
-        ),
+        typer.Option("--open/--no-open", help="Open the browser. Default: in a terminal."),
     ] = None,
     model: Model = None,
     index: IndexUrl = None,
 ) -> None:
-    """Search a collection in the browser, and over REST, until Ctrl-C."""
+    """Search a collection in the browser and over REST, until Ctrl-C."""
     show = sys.stdout.isatty() if show is None else show
     serve_collection(collection, host, port, token, show, no_token, model, index)
 
@@ -156,25 +179,80 @@ def serve_collection(
 
 @verb
 def embed(
-    snapshot: Annotated[Path, typer.Argument(help="A folder that vsepp train made.")],
-    into: Annotated[Path, typer.Option(help="FILE.npy; the names of its rows go to FILE.json.")],
-    images: Annotated[Path | None, typer.Option(help="A folder of pictures.")] = None,
-    captions: Annotated[Path | None, typer.Option(help="A text file, one caption a line.")] = None,
+    snapshot: Annotated[Path, typer.Argument(help="Folder created by vsepp train.")],
+    into: Annotated[Path, typer.Option(help="FILE.npy; the rows' names are written to FILE.json.")],
+    images: Annotated[Path | None, typer.Option(help="Folder of images.")] = None,
+    captions: Annotated[Path | None, typer.Option(help="Text file, one caption per line.")] = None,
 ) -> None:
-    """Vectors of pictures or captions as a NumPy file, without torch."""
+    """Write vectors of images or captions to a NumPy file, without torch."""
     from vsepp.search.embed_files import embed_captions_file, embed_folder
     from vsepp.search.embedder import load
 
     if (images is None) == (captions is None):
         raise WrongRequest("Give either --images DIR or --captions FILE.")
     if into.suffix != ".npy" or into.with_suffix(".json") == captions:
-        raise WrongRequest(f"--into {into}: name a file FILE.npy; FILE.json is written beside it.")
-    warnings.simplefilter("ignore")  # Pillow's, about odd files: what matters is said below
+        raise WrongRequest(f"--into {into}: expected FILE.npy; FILE.json is written beside it.")
+    warnings.simplefilter("ignore")  # Pillow's, about odd files: broken ones are listed below
     embedder = load(snapshot)
-    if images is not None:
-        rows = embed_folder(embedder, images, into)
-    elif captions is not None:
+    if captions is not None:
         rows = embed_captions_file(embedder, captions, into)
-    say(f"{len(rows.names):,} vectors of {embedder.dim} dimensions in {into}.")
+    elif images is not None:
+        with _progress_bar() as progress:
+            bar = progress.add_task("embedding")
+            for rows in embed_folder(embedder, images, into):
+                progress.update(bar, total=rows.total, completed=len(rows.names))
+    _say(f"{len(rows.names):,} vectors of {embedder.dim} dimensions in {into}.")
     for broken in rows.broken:
-        say(f"broken: {broken.path}: {broken.reason}")
+        _say(f"broken: {broken.path}: {broken.reason}")
+
+
+# ---- what is printed ------------------------------------------------------------------------
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+@contextmanager
+def _progress_bar() -> Iterator["Progress"]:
+    """On standard error, and only if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = Console(file=sys.stderr)
+    columns = BarColumn(), TextColumn("{task.description}")
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        yield progress
+
+
+def _show_progress(reports: Iterable["IndexingReport"]) -> "IndexingReport":
+    """The last report."""
+    started = printed = time.perf_counter()
+    first: IndexingReport | None = None
+    with _progress_bar() as progress:
+        bar = progress.add_task("looking for photos")
+        for report in reports:
+            first = first or report
+            now = time.perf_counter()
+            line = _progress_line(report, report.done - first.done, now - started)
+            progress.update(bar, description=line, completed=report.done, total=report.total)
+            if progress.disable and now - printed >= SECONDS_PER_LINE:
+                printed = now
+                _say(line)
+    return report
+
+
+def _progress_line(report: "IndexingReport", done_now: int, seconds: float) -> str:
+    """The work of earlier runs counts as done, but not for the speed."""
+    line = f"{report.done:,} of {report.total:,} photos"
+    if report.shards:
+        line = f"{report.done:,} photos, {report.shards_done:,} of {report.shards:,} shards"
+    if not done_now:
+        return line
+    line = f"{line}, {done_now / seconds:,.0f} photos/s"
+    if report.shards:
+        return line
+    left = timedelta(seconds=round((report.total - report.done) * seconds / done_now))
+    return f"{line}, {left} left"

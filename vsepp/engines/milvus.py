@@ -1,4 +1,4 @@
-"""Milvus: an index on a server or a cluster, for collections that outgrow one machine.
+"""Milvus: an index on a server or a cluster, for collections that are too large for one machine.
 
 pip install ".[milvus]" in the checkout of vsepp
 
@@ -6,6 +6,7 @@ milvus://HOST:19530/NAME is a server, milvus:FOLDER.db a folder of Milvus Lite.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,28 +20,27 @@ from vsepp.engines.milvus_rows import (
     unescaped,
 )
 from vsepp.errors import WrongRequest
-from vsepp.search.index import Hit
-from vsepp.search.similarity import Vectors
-from vsepp.search.where import Metadata, Where
+from vsepp.search.index.numpy_similarity import Vectors
+from vsepp.search.index.protocol import Hit, Metadata
+from vsepp.search.query.language import Where
 
 T = TypeVar("T")
 
-PATIENCE = 5.0  # seconds that a search waits for a server that is away
-AT_ONCE = 1_000  # rows of one call
-MOST_HITS = 16_384  # Milvus's limit
-LARGE, HUGE = 100_000, 50_000_000  # photos
-# Up to `LARGE` every photo is scored. Then a graph; it and the vectors fit into memory up to `HUGE`.
-# Then lists of vectors of one byte a number: a quarter of the memory.
-EXACT = "FLAT"
-GRAPH = {"M": 16, "efConstruction": 200}
-LISTS = {"nlist": 2048}  # in each segment
-PROBES = 64
+SEARCH_TIMEOUT = 5.0  # seconds that a search waits for a server that does not answer
+ROWS_PER_CALL = 1_000
+MAX_ROWS = 16_384  # that Milvus returns at a time
+# Below HNSW_FROM photos all are scored. Up to IVF_FROM, a graph and the vectors fit into memory. Beyond,
+# inverted lists with one byte per number take a quarter of the memory.
+HNSW_FROM, IVF_FROM = 100_000, 50_000_000
+HNSW_PARAMS = {"M": 16, "efConstruction": 200}
+IVF_PARAMS = {"nlist": 2048}  # in each segment
+NPROBE = 64
 
 
 def open_index(place: str, dim: int, similarity: str) -> "MilvusIndex":
-    """The index in a collection of Milvus, which is made if it is not there."""
+    """The index in a Milvus collection, which is created if it does not exist."""
     check_similarity(similarity)
-    index = MilvusIndex(Connection(Address.of(place), PATIENCE))
+    index = MilvusIndex(Connection(Address.of(place), SEARCH_TIMEOUT))
     index.prepare(dim, {})
     return index
 
@@ -48,20 +48,20 @@ def open_index(place: str, dim: int, similarity: str) -> "MilvusIndex":
 def check_similarity(similarity: str) -> None:
     if similarity != "inner_product":
         raise WrongRequest(
-            f"Milvus finds by inner product; this model compares by {similarity}. Index into a file: "
-            "the exact index can."
+            f"Milvus searches by inner product; this model uses {similarity}. Index into a file: the "
+            "exact index supports it."
         )
 
 
 class MilvusIndex:
-    """Vectors, paths and times as rows of one collection; filters are Milvus's work."""
+    """Vectors, paths and times as rows of one collection; Milvus applies the filters."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.name = connection.address.name
 
     def prepare(self, dim: int, properties: dict[str, str]) -> None:
-        """Make what is missing: the collection, or what a killed process left out."""
+        """Create what is missing: the collection, or what a killed process had not created yet."""
         call = self.connection.call
         if not call("has_collection", self.name):
             schema = photo_schema(dim)
@@ -88,54 +88,54 @@ class MilvusIndex:
         self.put(map(row_of, keys, vectors, metadata))
 
     def put(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Of rows with one key, the last; Milvus itself would keep both."""
-        for some in in_groups({row["key"]: row for row in rows}.values()):
-            self.connection.call("upsert", self.name, some)
+        """Of rows with the same key, the last; Milvus itself would keep both."""
+        for batch in batched({row["key"]: row for row in rows}.values()):
+            self.connection.call("upsert", self.name, batch)
 
     def remove(self, keys: Iterable[str]) -> None:
         removed = False
-        for some in in_groups(keys):
-            self.connection.call("delete", self.name, ids=[escaped(key) for key in some])
+        for batch in batched(keys):
+            self.connection.call("delete", self.name, ids=[escaped(key) for key in batch])
             removed = True
         if removed:
-            # Some servers do not say when they deleted (2.3): whoever reads next would not wait for it.
+            # Some servers (2.3) do not return a timestamp: the next reader would not wait for it.
             self.count("", "Strong")
 
     def search(self, queries: Vectors, k: int, where: Where | None = None) -> list[list[Hit]]:
         # queries (Q, D) -> Q lists, the best first
         found = []
-        limit = min(k, MOST_HITS)
-        for some in in_groups(queries, MOST_HITS // limit):
+        limit = min(k, MAX_ROWS)
+        for batch in batched(queries, MAX_ROWS // limit):
             found += self.connection.call(
                 "search",
                 self.name,
-                data=some,
+                data=batch,
                 anns_field="vector",
                 limit=limit,
                 filter=expression(where),
                 output_fields=["key", "path"],
-                search_params={"params": {"ef": max(64, limit), "nprobe": PROBES}},
+                search_params={"params": {"ef": max(64, limit), "nprobe": NPROBE}},
                 consistency_level="Session",
             )
         return [[_hit(row) for row in rows] for rows in found]
 
     def rows(self, keys: Iterable[str], fields: list[str]) -> dict[str, Mapping[str, Any]]:
-        """Of those keys that are there, in their order."""
+        """By key, in the order of the keys, of those that exist."""
         found: dict[str, Mapping[str, Any]] = {}
-        for some in in_groups(keys):
+        for batch in batched(keys):
             rows = self.connection.call(
                 "query",
                 self.name,
-                filter=among(some),
+                filter=among(batch),
                 output_fields=["key", *fields],
                 consistency_level="Session",
             )
             by_key = {unescaped(row["key"]): row for row in rows}
-            found.update((key, by_key[key]) for key in some if key in by_key)
+            found.update((key, by_key[key]) for key in batch if key in by_key)
         return found
 
-    def settle(self) -> None:
-        """Give the collection the index that fits its size; while it is made, nothing can be found."""
+    def optimize(self) -> None:
+        """Build the index that fits the collection's size; until it is ready, searches fail."""
         call = self.connection.call
         wanted = index_parameters(self.count("", "Strong"))
         (kind,) = {part.index_type for part in wanted}
@@ -148,26 +148,25 @@ class MilvusIndex:
 
 
 def index_parameters(count: int) -> Any:
-    """How Milvus shall look for neighbours among so many photos."""
+    """The index that fits this number of photos."""
     from pymilvus import MilvusClient
 
     parameters = MilvusClient.prepare_index_params()
     kind, options = (
-        (EXACT, {}) if count < LARGE else ("HNSW", GRAPH) if count < HUGE else ("IVF_SQ8", LISTS)
+        ("FLAT", {})
+        if count < HNSW_FROM
+        else ("HNSW", HNSW_PARAMS)
+        if count < IVF_FROM
+        else ("IVF_SQ8", IVF_PARAMS)
     )
     parameters.add_index("vector", index_type=kind, metric_type="IP", params=options)
     return parameters
 
 
-def in_groups(items: Iterable[T], size: int = AT_ONCE) -> Iterator[list[T]]:
-    group: list[T] = []
-    for item in items:
-        group.append(item)
-        if len(group) == size:
-            yield group
-            group = []
-    if group:
-        yield group
+def batched(items: Iterable[T], size: int = ROWS_PER_CALL) -> Iterator[list[T]]:
+    remaining = iter(items)
+    while batch := list(islice(remaining, size)):
+        yield batch
 
 
 def _hit(row: Mapping[str, Any]) -> Hit:

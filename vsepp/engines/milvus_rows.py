@@ -1,7 +1,7 @@
 """Photos as rows of a Milvus collection, and filters as its expressions.
 
-Milvus keeps text and numbers. Bytes are written in hexadecimal, and so is what a path may hold and its
-expressions may not: control characters, and what is no valid UTF-8.
+Milvus stores text and numbers. Bytes are written in hexadecimal, and so are characters that a path may
+contain but an expression may not: control characters, and what is not valid UTF-8.
 """
 
 import json
@@ -15,33 +15,34 @@ from typing import Any
 import numpy as np
 from pymilvus import CollectionSchema, DataType, MilvusClient
 
-from vsepp.search.remembered import Embedded, Known, Photo
-from vsepp.search.similarity import Vectors
-from vsepp.search.where import Metadata, Where, folded
+from vsepp.search.index.numpy_similarity import Vectors
+from vsepp.search.index.protocol import Metadata
+from vsepp.search.query.language import Where, normalize_folder
+from vsepp.search.stores.store import Embedding, KnownFile, Photo
 
-LONGEST_KEY, LONGEST_PATH = 512, 16_384  # bytes
-MOST_RUNS = 4_096  # of folder names: those of 90 folders, one in another
-KNOWN = ["path", "size", "modified", "content"]
-PHOTO = [*KNOWN, "taken", "width", "height"]
-MARK = "\uffff"  # no character, and so in hardly any path
-FOREIGN = re.compile(f"[\0-\x1f\x7f\udc80-\udcff{MARK}]")
-ESCAPED = re.compile(f"{MARK}({MARK}|..)")
-NOTHING = {"size": 0, "modified": 0, "width": 0, "height": 0, "content": "", "look": ""}
+MAX_KEY_BYTES, MAX_PATH_BYTES = 512, 16_384
+MAX_SUBPATHS = 4_096  # those of 90 nested folders
+KNOWN_FIELDS = ["path", "size", "modified", "content"]
+PHOTO_FIELDS = [*KNOWN_FIELDS, "taken", "width", "height"]
+ESCAPE = "\uffff"  # not a character, so hardly any path contains it
+UNSAFE = re.compile(f"[\0-\x1f\x7f\udc80-\udcff{ESCAPE}]")
+ESCAPE_SEQUENCE = re.compile(f"{ESCAPE}({ESCAPE}|..)")
+NO_PHOTO = {"size": 0, "modified": 0, "width": 0, "height": 0, "content": "", "look": ""}
 
 
 def photo_schema(dim: int) -> CollectionSchema:
     schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
-    schema.add_field("key", DataType.VARCHAR, is_primary=True, max_length=LONGEST_KEY)
+    schema.add_field("key", DataType.VARCHAR, is_primary=True, max_length=MAX_KEY_BYTES)
     schema.add_field("vector", DataType.FLOAT_VECTOR, dim=dim)
-    schema.add_field("path", DataType.VARCHAR, max_length=LONGEST_PATH)
-    schema.add_field("taken", DataType.INT64)  # seconds since 1970, as the clock on the wall showed
-    # Every run of folder names, in lower case: /2019/Beach/ is 2019, beach and 2019/beach.
+    schema.add_field("path", DataType.VARCHAR, max_length=MAX_PATH_BYTES)
+    schema.add_field("taken", DataType.INT64)  # seconds since 1970, in local time
+    # Every subpath, normalised: /2019/Beach/ has 2019, beach and 2019/beach.
     schema.add_field(
         "folders",
         DataType.ARRAY,
         element_type=DataType.VARCHAR,
-        max_capacity=MOST_RUNS,
-        max_length=LONGEST_PATH,
+        max_capacity=MAX_SUBPATHS,
+        max_length=MAX_PATH_BYTES,
     )
     for name in ("size", "modified", "width", "height"):
         schema.add_field(name, DataType.INT64)
@@ -56,20 +57,20 @@ def row_of(key: str, vector: Vectors, metadata: Metadata) -> dict[str, Any]:
         "vector": vector,
         "path": escaped(metadata.path),
         "taken": _seconds(metadata.taken),
-        "folders": runs_of_folders(metadata.path),
-        **NOTHING,
+        "folders": folder_subpaths(metadata.path),
+        **NO_PHOTO,
     }
 
 
-def row_of_photo(key: str, photo: Photo, embedded: Embedded) -> dict[str, Any]:
+def row_of_photo(key: str, photo: Photo, embedding: Embedding) -> dict[str, Any]:
     return {
-        **row_of(key, embedded.vector, Metadata(str(photo.path), photo.taken)),
+        **row_of(key, embedding.vector, Metadata(str(photo.path), photo.taken)),
         "size": photo.size,
         "modified": photo.modified,
         "width": photo.width,
         "height": photo.height,
         "content": photo.content.hex(),
-        "look": embedded.look.hex(),
+        "look": embedding.signature.hex(),
     }
 
 
@@ -85,24 +86,24 @@ def photo_of(row: Mapping[str, Any]) -> Photo:
     )
 
 
-def known_of(row: Mapping[str, Any]) -> Known:
-    return Known(row["size"], row["modified"], bytes.fromhex(row["content"]))
+def known_of(row: Mapping[str, Any]) -> KnownFile:
+    return KnownFile(row["size"], row["modified"], bytes.fromhex(row["content"]))
 
 
-def runs_of_folders(path: str) -> list[str]:
-    """What `in:` may ask for; short runs first, should there be too many."""
-    folder = folded(path.replace(os.sep, "/").rpartition("/")[0])
+def folder_subpaths(path: str) -> list[str]:
+    """All that `in:` may match; short ones first, should there be too many."""
+    folder = normalize_folder(path.replace(os.sep, "/").rpartition("/")[0])
     names = [name for name in escaped(folder).split("/") if name]
-    runs = dict.fromkeys(
+    subpaths = dict.fromkeys(
         "/".join(names[start : start + length])
         for length in range(1, len(names) + 1)
         for start in range(len(names) - length + 1)
     )
-    return list(runs)[:MOST_RUNS]
+    return list(subpaths)[:MAX_SUBPATHS]
 
 
 def expression(where: Where | None) -> str:
-    """A filter as Milvus understands it; empty for none."""
+    """A filter as a Milvus expression; empty for none."""
     if not where:
         return ""
     parts = [_in_folder(name) for name in where.inside]
@@ -115,7 +116,7 @@ def expression(where: Where | None) -> str:
 
 
 def below(place: str) -> str:
-    """The paths in a folder and in its folders, or a single one: a range of the order of bytes."""
+    """The paths below a folder, as a range in byte order, or a single path."""
     folder = escaped(place.rstrip("/"))
     after = chr(ord("/") + 1)
     return (
@@ -133,22 +134,26 @@ def quoted(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """MARK and two digits: of a control character, or of a byte that Python reads as U+DC80 to U+DCFF."""
-    return FOREIGN.sub(lambda m: MARK + (MARK if m[0] == MARK else f"{ord(m[0]) & 255:02x}"), text)
+    """ESCAPE and two hex digits: of a control character, or of a byte that Python decodes as U+DC80 to U+DCFF."""
+    return UNSAFE.sub(
+        lambda m: ESCAPE + (ESCAPE if m[0] == ESCAPE else f"{ord(m[0]) & 255:02x}"), text
+    )
 
 
 def unescaped(text: str) -> str:
-    return ESCAPED.sub(lambda m: MARK if m[1] == MARK else _foreign(int(m[1], 16)), text)
+    return ESCAPE_SEQUENCE.sub(
+        lambda m: ESCAPE if m[1] == ESCAPE else _unescape(int(m[1], 16)), text
+    )
 
 
-def _foreign(code: int) -> str:
+def _unescape(code: int) -> str:
     return chr(code if code < 0x80 else 0xDC00 + code)
 
 
 def _in_folder(name: str) -> str:
-    run = folded(name)
-    # Before, a Mac's names were kept as they were written: é as two characters.
-    forms = dict.fromkeys((run, unicodedata.normalize("NFD", run)))
+    subpath = normalize_folder(name)
+    # Earlier versions stored names as a Mac writes them: é as two characters.
+    forms = dict.fromkeys((subpath, unicodedata.normalize("NFD", subpath)))
     parts = [f"array_contains(folders, {quoted(escaped(form))})" for form in forms]
     return parts[0] if len(parts) == 1 else f"({' or '.join(parts)})"
 

@@ -1,7 +1,7 @@
 """A whole collection in Milvus: photos and vectors as rows, the model in the properties.
 
-Which shards are done is in a side collection, NAME_shards. A photo's key is a hash of its path: whoever
-puts it, and how often, it is there once.
+Finished shards are in a second collection, NAME_shards. A photo's key is a hash of its path: adding it
+twice stores it once.
 """
 
 import hashlib
@@ -18,35 +18,35 @@ from pymilvus import DataType, MilvusClient
 
 from vsepp.engines import milvus_rows
 from vsepp.engines.milvus import (
-    AT_ONCE,
-    MOST_HITS,
-    PATIENCE,
+    MAX_ROWS,
+    ROWS_PER_CALL,
+    SEARCH_TIMEOUT,
     MilvusIndex,
+    batched,
     check_similarity,
-    in_groups,
 )
 from vsepp.engines.milvus_connection import Address, Connection
 from vsepp.engines.milvus_rows import escaped, expression, unescaped
 from vsepp.errors import WrongRequest, without_password
-from vsepp.search.index import Hit
-from vsepp.search.remembered import Embedded, FinishedShard, Known, Model, Photo
-from vsepp.search.similarity import Vectors
-from vsepp.search.where import Where
+from vsepp.search.index.numpy_similarity import Vectors
+from vsepp.search.index.protocol import Hit
+from vsepp.search.query.language import Where
+from vsepp.search.stores.store import Embedding, FinishedShard, KnownFile, ModelRecord, Photo
 
-WRITING = 120.0  # seconds that a job waits for a server that is away
+WRITE_TIMEOUT = 120.0  # seconds that a job waits for a server that does not answer
 FORMAT = "1"
-FEW = 1_000  # photos that are fetched to be sorted here
+MAX_SORTED = 1_000  # photos that are fetched to be sorted here
 DAY = 86_400  # seconds
 WINDOWS = (0, 1, 8, 64, 512, 4_096, 32_768)  # days until now
-LONGEST_START = 8  # letters of keys by which a sample is drawn
+MAX_PREFIX = 8  # digits of keys by which a sample is drawn
 SHARD_NUMBERS = ("size", "modified", "photos", "broken")
 EARLIEST, LATEST = (int(np.datetime64(t, "s").astype(int)) for t in ("0001", "9999-12-31T23:59:59"))
 
 
 class MilvusStore:
-    """Searching and writing have connections of their own: one is impatient, one is not."""
+    """Searching and writing have their own connections, with different timeouts."""
 
-    def __init__(self, index: MilvusIndex, model: Model) -> None:
+    def __init__(self, index: MilvusIndex, model: ModelRecord) -> None:
         self._index = index
         self.model = model
 
@@ -55,20 +55,20 @@ class MilvusStore:
         address = Address.of(place)
         if not address.is_server and not Path(address.uri).exists():
             return False
-        connection = Connection(address, PATIENCE)
+        connection = Connection(address, SEARCH_TIMEOUT)
         try:
             return bool(connection.call("has_collection", address.name))
         finally:
             connection.close()
 
     @classmethod
-    def create(cls, place: str, model: Model) -> "MilvusStore":
+    def create(cls, place: str, model: ModelRecord) -> "MilvusStore":
         check_similarity(model.similarity)
         if cls.exists(place):
             raise WrongRequest(
                 f"{Address.of(place)} exists already. Choose another name, or add to it."
             )
-        index = MilvusIndex(Connection(Address.of(place), WRITING))
+        index = MilvusIndex(Connection(Address.of(place), WRITE_TIMEOUT))
         index.prepare(model.dim, _properties(model))
         index.connection.close()
         return cls.open(place)
@@ -78,10 +78,10 @@ class MilvusStore:
         address = Address.of(place)
         if not cls.exists(place):
             raise WrongRequest(
-                f"There is no collection {address}. Make one: vsepp index PHOTOS --into "
+                f"There is no collection {address}. Create one: vsepp index PHOTOS --into "
                 f"milvus:{without_password(place)}"
             )
-        index = MilvusIndex(Connection(address, PATIENCE))
+        index = MilvusIndex(Connection(address, SEARCH_TIMEOUT))
         described = index.connection.call("describe_collection", address.name)
         model = _model(address, described.get("properties", {}))
         index.prepare(model.dim, {})
@@ -98,35 +98,34 @@ class MilvusStore:
         return self._index
 
     def photos(self, keys: Iterable[str]) -> dict[str, Photo]:
-        rows = self._index.rows(keys, milvus_rows.PHOTO)
+        rows = self._index.rows(keys, milvus_rows.PHOTO_FIELDS)
         return {key: milvus_rows.photo_of(row) for key, row in rows.items()}
 
     def vectors(self, keys: Iterable[str]) -> dict[str, Vectors]:
         rows = self._index.rows(keys, ["vector"])
         return {key: np.array(row["vector"], dtype=np.float32) for key, row in rows.items()}
 
-    def looks(self, keys: Iterable[str]) -> dict[str, bytes]:
-        return {
-            key: bytes.fromhex(row["look"]) for key, row in self._index.rows(keys, ["look"]).items()
-        }
+    def signatures(self, keys: Iterable[str]) -> dict[str, bytes]:
+        rows = self._index.rows(keys, ["look"])
+        return {key: bytes.fromhex(row["look"]) for key, row in rows.items()}
 
     def sample(self, count: int) -> Vectors:
-        """Keys are hashes: those that begin alike are photos from all over the collection."""
+        """Keys are hashes: those with a common prefix are a random sample."""
         length = 0
-        while length < LONGEST_START and len(self) > 2 * count * 16**length:
+        while length < MAX_PREFIX and len(self) > 2 * count * 16**length:
             length += 1
         rows = self._query(f'key like "{"7" * length}%"' if length else "", ["vector"], count)
         vectors = [row["vector"] for row in rows]
         return np.array(vectors, dtype=np.float32).reshape(-1, self.model.dim)
 
     def newest(self, where: Where, count: int) -> list[Hit]:
-        """Milvus does not sort: from which time on there are enough is found by counting."""
+        """Milvus does not sort: counting finds a time since which there are enough photos."""
         allowed = expression(where)
-        there = self._index.count(allowed)
-        count = min(count, there, MOST_HITS)
+        matching = self._index.count(allowed)
+        count = min(count, matching, MAX_ROWS)
         if not count:
             return []
-        if there > max(count, FEW):
+        if matching > max(count, MAX_SORTED):
             allowed = _since(self._since_enough(count, allowed), allowed)
         rows = self._query(allowed, ["key", "path", "taken"])
         rows = sorted(rows, key=lambda row: (-row["taken"], row["key"]))[:count]
@@ -137,7 +136,7 @@ class MilvusStore:
         early, late, now = EARLIEST, LATEST, int(time.time())
         for days in WINDOWS:
             found = self._index.count(_since(now - days * DAY, allowed))
-            if count <= found <= max(count, FEW):
+            if count <= found <= max(count, MAX_SORTED):
                 return now - days * DAY
             if found > count:
                 early = now - days * DAY
@@ -146,17 +145,17 @@ class MilvusStore:
         while early < late:
             middle = (early + late + 1) // 2
             found = self._index.count(_since(middle, allowed))
-            if count <= found <= max(count, FEW):
+            if count <= found <= max(count, MAX_SORTED):
                 return middle
             early, late = (middle, late) if found >= count else (early, middle - 1)
         return early
 
     def folders(self) -> dict[str, int]:
-        """Milvus does not group: those of as many photos as it hands out at once."""
+        """Milvus does not group: of as many photos as it returns at a time."""
         rows = self._query("", ["path"])
         return dict(Counter(str(Path(unescaped(row["path"])).parent) for row in rows))
 
-    def _query(self, where: str, fields: list[str], limit: int = MOST_HITS) -> Any:
+    def _query(self, where: str, fields: list[str], limit: int = MAX_ROWS) -> Any:
         return self._index.connection.call(
             "query",
             self._index.name,
@@ -167,10 +166,10 @@ class MilvusStore:
         )
 
     @contextmanager
-    def writing(self) -> Iterator["MilvusLedger"]:
-        connection = Connection(self._index.connection.address, WRITING)
+    def writer(self) -> Iterator["MilvusWriter"]:
+        connection = Connection(self._index.connection.address, WRITE_TIMEOUT)
         try:
-            yield MilvusLedger(connection)
+            yield MilvusWriter(connection)
         finally:
             connection.close()
 
@@ -178,41 +177,41 @@ class MilvusStore:
         self._index.connection.close()
 
 
-class MilvusLedger:
-    """What is done, as every writer of this collection has left it until now."""
+class MilvusWriter:
+    """Reads with strong consistency: it sees what other writers have stored."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._index = MilvusIndex(connection)
         self._shards = f"{self._index.name}_shards"
 
-    def below(self, place: str) -> dict[str, Known]:
-        rows = self._rows(self._index.name, place, milvus_rows.KNOWN)
+    def known(self, place: str) -> dict[str, KnownFile]:
+        rows = self._rows(self._index.name, place, milvus_rows.KNOWN_FIELDS)
         return {unescaped(row["path"]): milvus_rows.known_of(row) for row in rows}
 
-    def made_before(self, photo: Photo) -> Embedded | None:
-        """Not looked for: Milvus would read every photo."""
+    def cached_embedding(self, photo: Photo) -> Embedding | None:
+        """Not looked up: Milvus would read every photo."""
         return None
 
-    def put(self, photos: Iterable[tuple[Photo, Embedded]]) -> None:
+    def put(self, photos: Iterable[tuple[Photo, Embedding]]) -> None:
         self._index.put(
-            milvus_rows.row_of_photo(key_of(str(photo.path)), photo, embedded)
-            for photo, embedded in photos
+            milvus_rows.row_of_photo(key_of(str(photo.path)), photo, embedding)
+            for photo, embedding in photos
         )
 
     def remove(self, paths: Iterable[str]) -> None:
-        """A shard that lacks some of its photos is not finished any more."""
         removed = list(paths)
         folders = {Path(path).parent for path in removed}
         shards = {key_of(str(one)) for folder in folders for one in (folder, *folder.parents)}
         if shards and self._connection.call("has_collection", self._shards):
-            for some in in_groups(sorted(shards)):
-                self._connection.call("delete", self._shards, ids=some)
+            for batch in batched(sorted(shards)):
+                self._connection.call("delete", self._shards, ids=batch)
         self._index.remove(map(key_of, removed))
 
-    def finished(self, place: str) -> dict[str, FinishedShard]:
+    def finished_shards(self, place: str) -> dict[str, FinishedShard]:
         if not self._connection.call("has_collection", self._shards):
             return {}
+        self._connection.call("load_collection", self._shards)  # Milvus Lite opens it unloaded
         rows = self._rows(self._shards, place, ["path", "size", "modified", "photos", "broken"])
         shards = [
             FinishedShard(unescaped(row["path"]), *(row[name] for name in SHARD_NUMBERS))
@@ -220,21 +219,21 @@ class MilvusLedger:
         ]
         return {shard.path: shard for shard in shards}
 
-    def finish(self, shard: FinishedShard) -> None:
+    def finish_shard(self, shard: FinishedShard) -> None:
         if not self._connection.call("has_collection", self._shards):
-            self._make_shards()
+            self._create_shards()
         numbers = {name: getattr(shard, name) for name in SHARD_NUMBERS}
         row = {"key": key_of(shard.path), "path": escaped(shard.path), "nothing": [0.0, 0.0]}
         self._connection.call("upsert", self._shards, [{**row, **numbers}])
 
-    def settle(self) -> None:
-        self._index.settle()
+    def optimize(self) -> None:
+        self._index.optimize()
 
-    def _make_shards(self) -> None:
+    def _create_shards(self) -> None:
         schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("key", DataType.VARCHAR, is_primary=True, max_length=64)
-        schema.add_field("path", DataType.VARCHAR, max_length=milvus_rows.LONGEST_PATH)
-        schema.add_field("nothing", DataType.FLOAT_VECTOR, dim=2)  # Milvus wants one
+        schema.add_field("path", DataType.VARCHAR, max_length=milvus_rows.MAX_PATH_BYTES)
+        schema.add_field("nothing", DataType.FLOAT_VECTOR, dim=2)  # Milvus requires a vector
         for name in SHARD_NUMBERS:
             schema.add_field(name, DataType.INT64)
         index = MilvusClient.prepare_index_params()
@@ -242,13 +241,13 @@ class MilvusLedger:
         self._connection.call("create_collection", self._shards, schema=schema, index_params=index)
 
     def _rows(self, name: str, place: str, fields: list[str]) -> list[dict[str, Any]]:
-        """However many; as of now, whoever wrote them."""
+        """All of them, by whomever they were written."""
         iterator = self._connection.call(
             "query_iterator",
             name,
             filter=milvus_rows.below(place),
             output_fields=fields,
-            batch_size=AT_ONCE,
+            batch_size=ROWS_PER_CALL,
             consistency_level="Strong",
         )
         rows: list[dict[str, Any]] = []
@@ -266,7 +265,7 @@ def _since(second: int, allowed: str) -> str:
     return f"taken >= {second}" + (f" and {allowed}" if allowed else "")
 
 
-def _properties(model: Model) -> dict[str, str]:
+def _properties(model: ModelRecord) -> dict[str, str]:
     return {
         "vsepp.format": FORMAT,
         "vsepp.identity": model.identity,
@@ -276,15 +275,15 @@ def _properties(model: Model) -> dict[str, str]:
     }
 
 
-def _model(address: Address, properties: dict[str, str]) -> Model:
+def _model(address: Address, properties: dict[str, str]) -> ModelRecord:
     if "vsepp.identity" not in properties:
         raise WrongRequest(f"{address} is a collection of another program. Choose another name.")
     if properties["vsepp.format"] != FORMAT:
         raise WrongRequest(
             f"{address} was written by another version of vsepp (format "
-            f"{properties['vsepp.format']}, this one reads {FORMAT}). Update vsepp, or index anew."
+            f"{properties['vsepp.format']}, this one reads {FORMAT}). Update vsepp, or index the photos again."
         )
-    return Model(
+    return ModelRecord(
         identity=properties["vsepp.identity"],
         folder=Path(unescaped(properties["vsepp.folder"])),
         dim=int(properties["vsepp.dim"]),

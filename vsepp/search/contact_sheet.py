@@ -1,4 +1,4 @@
-"""Hits as one HTML file with its thumbnails inside, for `vsepp search --open`."""
+"""Hits as one HTML file that contains its thumbnails, for `vsepp search --open`."""
 
 import base64
 import os
@@ -13,15 +13,13 @@ from pathlib import Path
 
 from vsepp.data.pictures import open_picture
 from vsepp.errors import WorkFailed
-from vsepp.search.found import Found
-from vsepp.search.index import Hit
-from vsepp.search.places import address, is_elsewhere
+from vsepp.search.index.protocol import Hit
+from vsepp.search.results import SearchResult
+from vsepp.search.sources.local import address, is_remote
 
-SIDE = 320  # pixels of a thumbnail's longer side
-GONE = '<span class="gone">This photo is gone.</span>'
-ELSEWHERE = '<span class="gone">This photo is on another machine.</span>'
+THUMBNAIL_SIDE = 320  # pixels of the longer side
 PREFIX = "vsepp-hits-"
-KEPT = 24 * 3600  # seconds that a page is kept for the browser to load it again
+KEPT_SECONDS = 24 * 3600  # for the browser to load the page again
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -45,70 +43,67 @@ PAGE = """<!doctype html>
 """
 
 FIGURE = """<figure>
-  <a href="{link}">{picture}</a>
+  <a href="{link}">{image}</a>
   <figcaption>{score:.3f} &middot; {path}</figcaption>
 </figure>"""
 
 
-def show(found: Found) -> tuple[Path, bool]:
-    """Write the page to a temporary file and open it in the browser; False where there is none.
+def show(result: SearchResult) -> tuple[Path, bool]:
+    """Write the page to a temporary file and open it in the browser; False if there is none.
 
-    The file is for its owner alone; a day later the next one takes its place.
+    Only its owner can read the file; it is deleted when a page is written a day later.
     """
     _remove_old_pages()
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", prefix=PREFIX, suffix=".html", delete=False
     ) as file:
-        file.write(contact_sheet(found))
+        file.write(contact_sheet(result))
     page = Path(file.name)
     return page, has_screen() and webbrowser.open(page.as_uri())
 
 
 def has_screen() -> bool:
-    """Without one, a browser inside the terminal would be started."""
+    """Without one, a browser would be started inside the terminal."""
     named = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
     return named or sys.platform in ("darwin", "win32")
 
 
-def _remove_old_pages() -> None:
-    for page in Path(tempfile.gettempdir()).glob(f"{PREFIX}*.html"):
-        with suppress(OSError):  # somebody else's
-            if page.lstat().st_mtime < time.time() - KEPT:
-                page.unlink()
-
-
-def contact_sheet(found: Found) -> str:
-    """A page that needs nothing but itself; each thumbnail leads to its photo."""
-    sought = found.query or (Path(found.image).name if found.image else "the newest")
-    return PAGE.format(
-        title=escape(f"{len(found)} hits for {_printable(sought)}"),
-        figures="\n".join(_figure(hit) for hit in found),
-    )
+def contact_sheet(result: SearchResult) -> str:
+    """A page that needs no other file; each thumbnail links to its photo."""
+    query = result.query or (Path(result.image).name if result.image else "the newest")
+    title = escape(f"{len(result)} hits for {_printable(query)}")
+    return PAGE.format(title=title, figures="\n".join(map(_figure, result)))
 
 
 def _figure(hit: Hit) -> str:
-    elsewhere = is_elsewhere(hit.path)
-    link = escape(address(hit.path)) if elsewhere else hit.path.absolute().as_uri()
-    return FIGURE.format(
-        link=_printable(link),
-        picture=ELSEWHERE if elsewhere else _thumbnail(hit.path),
-        score=hit.score,
-        path=escape(_printable(address(hit.path))),
-    )
+    if is_remote(hit.path):
+        link = escape(address(hit.path))
+        image = '<span class="gone">This photo is on another machine.</span>'
+    else:
+        link, image = hit.path.absolute().as_uri(), _thumbnail(hit.path)
+    path = escape(_printable(address(hit.path)))
+    return FIGURE.format(link=_printable(link), image=image, score=hit.score, path=path)
 
 
 def _thumbnail(path: Path) -> str:
     try:
-        picture = open_picture(path, SIDE)
+        picture = open_picture(path, THUMBNAIL_SIDE)
     except WorkFailed:
-        return GONE
-    picture.thumbnail((SIDE, SIDE))
+        return '<span class="gone">This photo is gone.</span>'
+    picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     data = BytesIO()
     picture.save(data, "JPEG", quality=80)
     encoded = base64.b64encode(data.getvalue()).decode()
     return f'<img alt="{escape(_printable(path.name))}" src="data:image/jpeg;base64,{encoded}">'
 
 
+def _remove_old_pages() -> None:
+    for page in Path(tempfile.gettempdir()).glob(f"{PREFIX}*.html"):
+        with suppress(OSError):  # another user's
+            if page.lstat().st_mtime < time.time() - KEPT_SECONDS:
+                page.unlink()
+
+
 def _printable(path: str) -> str:
-    """A name that is no valid UTF-8 can be opened, but not written."""
+    """A name that is not valid UTF-8 can be opened, but not written."""
     return path.encode(errors="replace").decode()

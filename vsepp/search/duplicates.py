@@ -1,53 +1,48 @@
-"""Folds near-duplicates: the same photo in another size, format or quality is shown once.
+"""Groups near-duplicates: the same photo in another size, format or quality is shown once.
 
-A look is 8 x 8 mean colours. No model is asked: it may find two photos alike that are not the same.
+A photo's signature is 8 x 8 mean colours. The model is not used: it may place two different photos close
+together.
 """
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from vsepp.search.index import Hit
+from vsepp.search.index.protocol import Hit
 
-SIDE = 8
-LOOK = 3 * SIDE * SIDE  # bytes
-GREY = 128  # looks are compared at this mean brightness
-NEARLY = 24  # of 255, in the cell that differs most; copies and strangers: see benchmarks/LOG.md
+SIGNATURE_SIDE = 8
+SIGNATURE_BYTES = 3 * SIGNATURE_SIDE * SIGNATURE_SIDE
+MEAN_BRIGHTNESS = 128  # at which signatures are compared
+MAX_DIFFERENCE = 24  # of 255, in the cell that differs most; measured: see benchmarks/LOG.md
 
-Folded = tuple[
-    list[Hit], dict[str, list[Hit]]
-]  # those that are shown, and the others by their keys
+Groups = tuple[list[Hit], dict[str, list[Hit]]]  # hits to show, and under their keys the others
 
 
-def look_of(picture: Image.Image) -> bytes:
-    return picture.resize((SIDE, SIDE), Image.Resampling.BOX).tobytes()
-
-
-def folded(hits: Sequence[Hit], looks: Mapping[str, bytes]) -> Folded:
-    """The hits that stay, and under the key of each the ones that are nearly the same."""
+def group_duplicates(hits: Sequence[Hit], signatures: Mapping[str, bytes]) -> Groups:
+    """The hits to show, and under the key of each its near-duplicates."""
     shown: list[Hit] = []
     alike: dict[str, list[Hit]] = {}
-    seen = np.empty((len(hits), LOOK), dtype=np.float32)
+    seen = np.empty((len(hits), SIGNATURE_BYTES), dtype=np.float32)
     for hit in hits:
-        look = _at_equal_brightness(looks[hit.key])
-        differences = np.abs(seen[: len(shown)] - look).max(axis=1)
-        if len(shown) and differences.min() <= NEARLY:
+        signature = _normalize_brightness(signatures[hit.key])
+        differences = np.abs(seen[: len(shown)] - signature).max(axis=1)
+        if len(shown) and differences.min() <= MAX_DIFFERENCE:
             alike.setdefault(shown[int(differences.argmin())].key, []).append(hit)
         else:
-            seen[len(shown)] = look
+            seen[len(shown)] = signature
             shown.append(hit)
     return shown, alike
 
 
-def _at_equal_brightness(look: bytes) -> NDArray[np.float32]:
-    colours = np.frombuffer(look, dtype=np.uint8).astype(np.float32)
-    return np.asarray(colours * (GREY / max(1.0, float(colours.mean()))), dtype=np.float32)
+def check_signature(signature: bytes) -> bytes:
+    """A TypeError or ValueError if a stored value is not a signature."""
+    if len(signature) != SIGNATURE_BYTES or not isinstance(signature, bytes):
+        raise ValueError(f"a signature has {len(signature)} bytes, not {SIGNATURE_BYTES}")
+    return signature
 
 
-def look_of_row(colours: bytes) -> bytes:
-    """A look as a file has it; a TypeError or ValueError where it is none."""
-    if len(colours) != LOOK or not isinstance(colours, bytes):
-        raise ValueError(f"a small picture has {len(colours)} bytes, not {LOOK}")
-    return colours
+def _normalize_brightness(signature: bytes) -> NDArray[np.float32]:
+    colours = np.frombuffer(signature, dtype=np.uint8).astype(np.float32)
+    factor = MEAN_BRIGHTNESS / max(1.0, float(colours.mean()))
+    return np.asarray(colours * factor, dtype=np.float32)

@@ -1,145 +1,274 @@
-"""Files -> photos with their vectors: the task that workers are given."""
+"""Files -> photos with vectors: the task that workers execute, in this process or elsewhere.
 
+A file is read once: for the hash of its content, its metadata, and the image for the net.
+"""
+
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from itertools import groupby, islice
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol
 
 from PIL import Image
 
+from vsepp.data.image_file import (
+    MOST_BYTES,
+    ImageInMemory,
+    full_size,
+    orientation_of,
+    reason_of,
+    times_of,
+    too_large,
+)
+from vsepp.data.pictures import View, opened, upright_rgb
 from vsepp.data.resources import made_ahead
-from vsepp.search.duplicates import look_of
+from vsepp.search.duplicates import SIGNATURE_SIDE
 from vsepp.search.embedder import Embedder
-from vsepp.search.reading import Read, read
-from vsepp.search.remembered import Embedded, Photo
-from vsepp.search.shards import Held
-from vsepp.search.sources import Part
-from vsepp.search.walk import Broken, File, Skipped
+from vsepp.search.sources.archives import InMemoryFile, Shard
+from vsepp.search.sources.local import Broken, File, Skipped
+from vsepp.search.stores.store import Embedding, Photo
 
-MadeBefore = Callable[[Photo], Embedded | None]
-PIECE = 8  # files that a thread reads in one go: the threads are through at nearly the same time
-LARGE = 16_000_000  # bytes of a piece: no more files are put to it
-TOGETHER = 32  # files whose vectors are handed on in one go
-AHEAD = 4 * TOGETHER  # files that are read at most before the net has seen them
+FILES_PER_TASK = 256  # of a folder, for a worker: seconds of work, lost when it dies
+FILES_PER_CHUNK = 8  # read by a thread: small, so that threads finish at about the same time
+CHUNK_BYTES = 16_000_000  # of files in memory, after which a chunk gets no more
+FILES_PER_BATCH = 32  # embedded and stored together
+FILES_AHEAD = 4 * FILES_PER_BATCH  # read before the net needs them
+LARGE_FILE = 16_000_000  # bytes: such files are read one at a time, whatever the number of threads
+SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that exchange width and height
+
+CachedEmbedding = Callable[[Photo], Embedding | None]
+_reading_large_file = Lock()
+
+
+class Task(Protocol):
+    """Can be pickled. `ready` is called once in each worker, which then processes items with that many
+    threads."""
+
+    def ready(self, threads: int | None = None) -> Callable[[Iterable[Any]], Iterator[Any]]: ...
+
+
+class Workers(Protocol):
+    """Execute a task for every item and return the results in any order.
+
+    When a worker dies, another one gets its items: their results may then come twice.
+    """
+
+    def map(self, task: Task, items: Iterable[Any]) -> Iterator[Any]: ...
+
+
+class LocalWorkers:
+    """This process."""
+
+    def map(self, task: Task, items: Iterable[Any]) -> Iterator[Any]:
+        return task.ready()(items)
+
+
+def open_workers(place: str) -> LocalWorkers:
+    """The entry point `local`; it needs no place."""
+    return LocalWorkers()
 
 
 @dataclass(frozen=True)
-class Made:
-    """What came of some files of a part."""
+class FileBatch:
+    """Files of a folder: what a worker gets at a time, unless it gets a shard."""
 
-    photos: list[tuple[Photo, Embedded]]
-    broken: list[Broken]
-    shard: File | None = None
-    tally: "Tally | None" = None  # with the last of a shard
+    files: tuple[File, ...]
+
+
+def file_batches(files: list[File]) -> Iterator[FileBatch]:
+    for start in range(0, len(files), FILES_PER_TASK):
+        yield FileBatch(tuple(files[start : start + FILES_PER_TASK]))
 
 
 @dataclass(frozen=True)
-class Tally:
-    """How many pictures a shard holds, how many of them were not known, and what else there is to say."""
+class ShardSummary:
+    """How many images a shard contains, and how many of them are new."""
 
-    members: int
-    wanted: int
-    gone: tuple[str, ...] = ()  # known, and not in it any more
+    images: int
+    new: int
+    deleted: tuple[str, ...] = ()  # known, but no longer in the shard
     skipped: Mapping[str, int] = field(default_factory=dict)  # by kind
 
 
-def nothing_is_known(photo: Photo) -> None:
-    """For workers that cannot look into the collection."""
+@dataclass(frozen=True)
+class EmbeddedBatch:
+    """The results of some files, all of one shard or of none."""
+
+    photos: list[tuple[Photo, Embedding]]
+    broken: list[Broken]
+    shard: File | None = None
+    summary: ShardSummary | None = None  # with a shard's last batch
+
+
+def no_cache(photo: Photo) -> None:
+    """For workers that have no access to the collection."""
 
 
 @dataclass(frozen=True)
 class EmbedPhotos:
-    """Reads, decodes and embeds; with it travels the model, so that workers need none of their own."""
+    """Reads, decodes and embeds. The model is pickled along, so that workers need none of their own."""
 
     embedder: Embedder
-    made_before: MadeBefore = nothing_is_known
+    cached_embedding: CachedEmbedding = no_cache
 
-    def ready(self, threads: int | None = None) -> Callable[[Iterable[Part]], Iterator[Made]]:
-        return partial(self._made, threads=threads)
+    def ready(
+        self, threads: int | None = None
+    ) -> Callable[[Iterable[FileBatch | Shard]], Iterator[EmbeddedBatch]]:
+        return partial(self._run, threads=threads)
 
-    def _made(self, parts: Iterable[Part], threads: int | None) -> Iterator[Made]:
-        """Files are read and decoded in threads while the net is busy."""
-        pieces = made_ahead(_pieces(parts), self._read, AHEAD // PIECE, threads, _num_bytes)
-        for batch in _batches(pieces):
-            good = [item for item in batch.items if isinstance(item, Read)]
-            yield Made(
-                list(zip((item.photo for item in good), self._embedded(good), strict=True)),
+    def _run(
+        self, items: Iterable[FileBatch | Shard], threads: int | None
+    ) -> Iterator[EmbeddedBatch]:
+        """Threads read and decode files while the net is busy."""
+        ahead = FILES_AHEAD // FILES_PER_CHUNK
+        chunks = made_ahead(_chunks(items), self._read, ahead, threads, _num_bytes)
+        for batch in _batches(chunks):
+            photos = [item for item in batch.items if isinstance(item, DecodedPhoto)]
+            yield EmbeddedBatch(
+                list(zip((item.photo for item in photos), self._embed(photos), strict=True)),
                 [item for item in batch.items if isinstance(item, Broken)],
                 batch.shard,
-                batch.tally,
+                batch.summary,
             )
 
-    def _read(self, piece: "_Piece") -> "_Piece":
+    def _read(self, chunk: "_Chunk") -> "_Chunk":
         view = self.embedder.architecture.view
         items = [
-            read(item, view, self.made_before) if isinstance(item, File) else item
-            for item in piece.items
+            read_photo(item, view, self.cached_embedding) if isinstance(item, File) else item
+            for item in chunk.items
         ]
-        return replace(piece, items=items)
+        return replace(chunk, items=items)
 
-    def _embedded(self, batch: list[Read]) -> Iterator[Embedded]:
+    def _embed(self, photos: list["DecodedPhoto"]) -> Iterator[Embedding]:
         view = self.embedder.architecture.view
-        pictures = [item.made for item in batch if isinstance(item.made, Image.Image)]
-        vectors = iter(self.embedder.embed_pixels(map(view.cut, pictures)))
-        for item in batch:
-            if isinstance(item.made, Embedded):
-                yield item.made
+        images = [item.image for item in photos if isinstance(item.image, Image.Image)]
+        vectors = iter(self.embedder.embed_pixels(map(view.cut, images)))
+        for item in photos:
+            if isinstance(item.image, Embedding):
+                yield item.image
             else:
-                yield Embedded(next(vectors), look_of(item.made))
+                yield Embedding(next(vectors), image_signature(item.image))
+
+
+def image_signature(image: Image.Image) -> bytes:
+    """For finding near-duplicates: vsepp.search.duplicates."""
+    return image.resize((SIGNATURE_SIDE, SIGNATURE_SIDE), Image.Resampling.BOX).tobytes()
+
+
+# ---- chunks of files ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """Files of one part, before and after they are read."""
+class _Chunk:
+    """Files of one shard or of none, before and after they are read."""
 
-    items: Sequence[File | Read | Broken]
+    items: Sequence["File | DecodedPhoto | Broken"]
     shard: File | None = None
-    tally: Tally | None = None
+    summary: ShardSummary | None = None
 
 
-def _num_bytes(piece: _Piece) -> int:
-    """That are in memory before they are read: of members of a shard."""
-    return sum(len(item.data) for item in piece.items if isinstance(item, Held))
+def _num_bytes(chunk: _Chunk) -> int:
+    """In memory before they are read: of a shard's images."""
+    return sum(len(item.data) for item in chunk.items if isinstance(item, InMemoryFile))
 
 
-def _pieces(parts: Iterable[Part]) -> Iterator[_Piece]:
-    for part in parts:
-        if part.shard is not None:
-            yield from _pieces_of_shard(part.shard, part)
+def _chunks(items: Iterable[FileBatch | Shard]) -> Iterator[_Chunk]:
+    for item in items:
+        if isinstance(item, Shard):
+            yield from _chunks_of_shard(item)
         else:
-            files = (file for file in part.files() if not isinstance(file, Skipped))
-            while items := list(islice(files, PIECE)):
-                yield _Piece(items)
+            files = iter(item.files)
+            while chunk := list(islice(files, FILES_PER_CHUNK)):
+                yield _Chunk(chunk)
 
 
-def _pieces_of_shard(shard: File, part: Part) -> Iterator[_Piece]:
-    members, wanted = set(), 0
+def _chunks_of_shard(shard: Shard) -> Iterator[_Chunk]:
+    paths, new = set(), 0
     items: list[File | Broken] = []
     skipped: Counter[str] = Counter()
-    for file in part.files():
+    for file in shard.images():
         if isinstance(file, Skipped):
             skipped[file.kind] += 1
             continue
-        if file.path not in members and part.wants(file):
+        if file.path not in paths and shard.is_new(file):
             items.append(file)
-            wanted += 1
-        members.add(file.path)  # a tar may hold a name twice: the first counts
-        if len(items) == PIECE or _num_bytes(_Piece(items)) > LARGE:
-            yield _Piece(items, shard)
+            new += 1
+        paths.add(file.path)  # a tar may contain a name twice: the first counts
+        if len(items) == FILES_PER_CHUNK or _num_bytes(_Chunk(items)) > CHUNK_BYTES:
+            yield _Chunk(items, shard.file)
             items = []
-    gone = tuple(part.known.keys() - members)
-    yield _Piece(items, shard, Tally(len(members), wanted, gone, skipped))
+    deleted = tuple(shard.known.keys() - paths)
+    yield _Chunk(items, shard.file, ShardSummary(len(paths), new, deleted, skipped))
 
 
-def _batches(pieces: Iterable[_Piece]) -> Iterator[_Piece]:
-    """As many as are handed on in one go, all of one shard."""
-    for shard, together in groupby(pieces, key=lambda piece: piece.shard):
-        items: list[File | Read | Broken] = []
-        for piece in together:
-            items += piece.items
-            if piece.tally or len(items) >= TOGETHER:
-                yield _Piece(items, shard, piece.tally)
+def _batches(chunks: Iterable[_Chunk]) -> Iterator[_Chunk]:
+    for shard, group in groupby(chunks, key=lambda chunk: chunk.shard):
+        items: list[File | DecodedPhoto | Broken] = []
+        for chunk in group:
+            items += chunk.items
+            if chunk.summary or len(items) >= FILES_PER_BATCH:
+                yield _Chunk(items, shard, chunk.summary)
                 items = []
         if items:
-            yield _Piece(items)
+            yield _Chunk(items)
+
+
+# ---- one file -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DecodedPhoto:
+    """A photo with its image for the net, or with the embedding of an identical file."""
+
+    photo: Photo
+    image: Image.Image | Embedding
+
+
+def read_photo(file: File, view: View, cached_embedding: CachedEmbedding) -> DecodedPhoto | Broken:
+    """Whatever is wrong with a file is returned as the reason, not raised."""
+    try:
+        if file.size > MOST_BYTES:
+            raise OSError(too_large(file.size))
+        with _reading_large_file if file.size > LARGE_FILE else nullcontext():
+            return _read_photo(file, view, cached_embedding)
+    except Exception as error:
+        cause = error.__cause__ or error
+        return Broken(file.path, reason_of(cause if isinstance(cause, Exception) else error))
+
+
+def _read_photo(file: File, view: View, cached_embedding: CachedEmbedding) -> DecodedPhoto:
+    data = file.read()
+    with opened(ImageInMemory(file.path, data), view.resize) as image:
+        photo = _metadata(file, data, image)
+        cached = cached_embedding(photo)
+        return DecodedPhoto(photo, cached or view.shrunk(upright_rgb(image, done=image.close)))
+
+
+def _metadata(file: File, data: bytes, image: Image.Image) -> Photo:
+    width, height = full_size(image)
+    if orientation_of(image) in SIDEWAYS:
+        width, height = height, width
+    taken = _time_taken(image) or datetime.fromtimestamp(file.modified / 1e9)
+    return Photo(
+        Path(file.path),
+        file.size,
+        file.modified,
+        taken.isoformat(timespec="seconds"),
+        width,
+        height,
+        hashlib.sha256(data).digest()[:16],  # the fastest where processors support it
+    )
+
+
+def _time_taken(image: Image.Image) -> datetime | None:
+    """By the camera's clock; cameras without one write zeros."""
+    for written in times_of(image):
+        with suppress(ValueError):
+            return datetime.strptime(written, "%Y:%m:%d %H:%M:%S")
+    return None

@@ -1,26 +1,28 @@
-"""Who is answered: whoever has the token, or this machine alone; never another site's page.
+"""Middleware that decides who is answered: requests with the token, or from this machine; never other sites.
 
-Every decision reads the ASGI scope, as the router does. `request.url` is made of the Host header, and
-so of whatever a client likes to write there.
+Every decision reads the ASGI scope, as the router does. `request.url` is built from the Host header, which
+a client controls.
 """
 
 import hashlib
 import hmac
 from collections.abc import Collection
+from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlencode
 
-from starlette.datastructures import Headers
+from h11 import LocalProtocolError
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vsepp.service.problems import problem
+from vsepp.service.problems import SAFE_HEADERS, problem
 
-AUTH_PARAMS = ("token", "refused")  # the parts of an address that are not about photos
-A_YEAR = 365 * 24 * 60 * 60
+AUTH_PARAMS = ("token", "refused")  # of the page's URL: not part of the search
+YEAR_SECONDS = 365 * 24 * 60 * 60
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-# What proxies add to a request; besides, everything that begins with x-forwarded.
+# What proxies add to a request, besides everything that begins with x-forwarded.
 PROXY_HEADERS = frozenset(
     {"forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "client-ip"}
     | {"x-original-forwarded-for", "true-client-ip", "cf-connecting-ip", "fastly-client-ip"}
@@ -28,7 +30,7 @@ PROXY_HEADERS = frozenset(
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a name or an address can only mean this machine."""
+    """Whether a host name or address can only mean this machine."""
     if host.lower() == "localhost":
         return True
     try:
@@ -37,12 +39,32 @@ def is_this_machine(host: str) -> bool:
         return False
 
 
-class OnlyThisMachine:
-    """For a service without a token: refuses requests that came by another name or through a proxy.
+class SafeHeaders:
+    """Adds headers that tell the browser to run nothing but our own files, and to share nothing."""
 
-    A site may point its own name at 127.0.0.1, and its scripts would then be let in as our own
-    (DNS rebinding). The browser still says by which name it asks. A proxy on this machine lets
-    everybody in who reaches the proxy.
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SAFE_HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Cache-Control", "no-cache")
+            # A request whose body was cut off has been answered by then.
+            with suppress(LocalProtocolError):
+                await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+class LoopbackOnly:
+    """For a service without a token: refuses requests to another host name or through a proxy.
+
+    A site may resolve its own name to 127.0.0.1, and its scripts would then count as our own (DNS
+    rebinding); but the browser sends that name in the Host header. A proxy on this machine would give
+    access to everyone who reaches the proxy.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -52,17 +74,17 @@ class OnlyThisMachine:
         headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
         if scope["type"] == "http" and not is_this_machine(_host_name(headers)):
             await problem(421)(scope, receive, send)
-        elif proxied := _proxy_header(headers):
+        elif proxied := _find_proxy_header(headers):
             await problem(403, _why_no_proxy(proxied))(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
 
-class OnlyOurPage:
-    """Refuses what other sites' pages ask for: they could not read it, only spend our time.
+class SameOriginOnly:
+    """Refuses requests by other sites' pages: they could not read the answers, only waste resources.
 
-    Browsers say where a request comes from; other programs do not, and are let through. A link to
-    us from elsewhere may be followed, but nothing may be sent along with it.
+    Browsers send where a request comes from; other programs do not, and are accepted. A link from
+    another site may be followed, but not with a body.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -75,11 +97,11 @@ class OnlyOurPage:
             await self._app(scope, receive, send)
 
 
-class OnlyWithToken:
-    """Asks for the token before anything but the `public` paths is answered: the page's own files.
+class TokenRequired:
+    """Requires the token for all but the `public` paths: the page's own files.
 
-    Programs send it as a header. A browser opens a link that contains it, and is given a cookie
-    instead, so that the token does not stay in the address.
+    Programs send it as a header. A browser opens a link that contains it and gets a cookie, so that
+    the token does not remain in the URL.
     """
 
     def __init__(self, app: ASGIApp, token: str, public: Collection[str]) -> None:
@@ -95,15 +117,15 @@ class OnlyWithToken:
         request = Request(scope)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if path == "/" and "token" in request.query_params:
-            await self._enter(request)(scope, receive, send)
+            await self._exchange(request)(scope, receive, send)
         elif path in self._public or self._is_authorised(request):
             await self._app(scope, receive, send)
         else:
             headers = {"WWW-Authenticate": 'Bearer realm="vsepp"'}
             await problem(401, headers=headers)(scope, receive, send)
 
-    def _enter(self, request: Request) -> RedirectResponse:
-        """To the page without the token in its address, but with what is looked for."""
+    def _exchange(self, request: Request) -> RedirectResponse:
+        """The token for a cookie: redirect to the page without the token, but with the search."""
         right = _same(request.query_params["token"], self._token)
         asked = [item for item in request.query_params.multi_items() if item[0] not in AUTH_PARAMS]
         address = urlencode(asked if right else [*asked, ("refused", "1")])
@@ -113,9 +135,9 @@ class OnlyWithToken:
             answer.set_cookie(
                 _cookie_name(request),
                 self._cookie,
-                max_age=A_YEAR,
+                max_age=YEAR_SECONDS,
                 httponly=True,
-                samesite="lax",  # strict would not survive the redirect of a link from elsewhere
+                samesite="lax",  # strict would be dropped after a link from another site
                 secure=request.scope["scheme"] == "https",
             )
         return answer
@@ -127,10 +149,10 @@ class OnlyWithToken:
 
 
 def _is_foreign(method: str, headers: Headers) -> bool:
-    """Whether a browser asks on behalf of another origin than ours."""
+    """Whether a browser sends this on behalf of another origin than ours."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if method not in SAFE_METHODS:
-        if site is None:  # over plain HTTP between machines, browsers send the origin alone
+        if site is None:  # over plain HTTP, browsers send the origin only
             return origin is not None and not _is_origin_of(headers.get("host", ""), origin)
         return site not in ("same-origin", "none")
     followed = headers.get("sec-fetch-mode") == "navigate"
@@ -143,26 +165,26 @@ def _is_origin_of(host: str, origin: str) -> bool:
     return scheme in ("http", "https") and name.lower() == host.lower()
 
 
-def _proxy_header(headers: Headers) -> str | None:
+def _find_proxy_header(headers: Headers) -> str | None:
     names = (name.lower() for name in headers)
     return next((n for n in names if n in PROXY_HEADERS or n.startswith("x-forwarded")), None)
 
 
 def _why_no_proxy(header: str) -> str:
     return (
-        f"This request came through a proxy (it has the header {header}), and this service asks for "
-        "no token: everybody whom the proxy lets in would see the photos. Start vsepp serve "
-        "without --no-token."
+        f"This request came through a proxy (it has the header {header}), and this service requires "
+        "no token: everyone who reaches the proxy would see the photos. Serve the collection with a "
+        "token."
     )
 
 
 def _same(given: str, expected: str) -> bool:
-    """Compared in constant time: how long it takes says nothing about the token."""
+    """In constant time: the duration reveals nothing about the token."""
     return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
 
 
 def _cookie_name(request: Request) -> str:
-    """Cookies are shared by all ports of a machine, on which several collections may be served."""
+    """All ports of a host share cookies, and several collections may be served on them."""
     _, port = request.scope.get("server") or (None, None)
     return f"vsepp-{port or 0}"
 

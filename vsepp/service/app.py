@@ -8,57 +8,55 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from vsepp.search.collection import Collection
-from vsepp.service.access import OnlyOurPage, OnlyThisMachine, OnlyWithToken
-from vsepp.service.body import LimitedBody
-from vsepp.service.folders import Folders
-from vsepp.service.headers import SafeHeaders
-from vsepp.service.limits import Limits
-from vsepp.service.patience import Patience
+from vsepp.service.access import LoopbackOnly, SafeHeaders, SameOriginOnly, TokenRequired
+from vsepp.service.answers import Folders
+from vsepp.service.decoder_pool import DecoderPool, ThumbnailCache
+from vsepp.service.limits import LimitedBody, Limits, TimedThreads
 from vsepp.service.problems import answer_problems
 from vsepp.service.routes import ServiceState, api
-from vsepp.service.thumbnails import Thumbnails
-from vsepp.service.workers import Workers
 
 PAGE = Path(__file__).parent / "page"
-PUBLIC = frozenset({"/"} | {f"/{file.name}" for file in PAGE.iterdir()})  # the page is no secret
-VERSION = "1"  # of the interface
+PUBLIC = frozenset(
+    {"/"} | {f"/{file.name}" for file in PAGE.iterdir()}
+)  # the page itself is not private
+API_VERSION = "1"
 
 
 def create_app(
     collection: Collection, limits: Limits | None = None, token: str | None = None
 ) -> FastAPI:
-    """Without a token, only requests to this machine by its own name are answered."""
+    """Without a token, only requests to localhost or a loopback address are answered."""
     limits = limits or Limits()
     app = FastAPI(
         title="vsepp",
         summary="Find photos by words, by a photo, or by both.",
-        version=VERSION,
+        version=API_VERSION,
         lifespan=_lifespan,
-        docs_url=None,  # these pages would load their scripts from elsewhere
+        docs_url=None,  # these pages load scripts from other sites
         redoc_url=None,
     )
-    pictures = Workers(2, limits)
+    photos = DecoderPool(2, limits)
     app.state.service = ServiceState(
         collection,
         limits,
         Folders(collection),
-        searching=Patience(limits.seconds, 4),
-        lookups=Patience(limits.seconds, 2),
-        health=Patience(limits.seconds, 1),
-        uploads=Workers(1, limits),
-        pictures=pictures,
-        thumbnails=Thumbnails(limits.thumbnail_bytes, pictures),
+        searches=TimedThreads(limits.seconds, 4),
+        lookups=TimedThreads(limits.seconds, 2),
+        health=TimedThreads(limits.seconds, 1),
+        uploads=DecoderPool(1, limits),
+        photos=photos,
+        thumbnails=ThumbnailCache(limits.thumbnail_bytes, photos),
     )
     app.include_router(api)
     app.mount("/", StaticFiles(directory=PAGE, html=True))
     answer_problems(app)
-    # The last one is the first that a request meets.
+    # The last one added is the first to see a request.
     app.add_middleware(LimitedBody, limits=limits)
     if token is None:
-        app.add_middleware(OnlyThisMachine)
+        app.add_middleware(LoopbackOnly)
     else:
-        app.add_middleware(OnlyWithToken, token=token, public=PUBLIC)
-    app.add_middleware(OnlyOurPage)
+        app.add_middleware(TokenRequired, token=token, public=PUBLIC)
+    app.add_middleware(SameOriginOnly)
     app.add_middleware(SafeHeaders)
     return app
 

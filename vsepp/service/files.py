@@ -1,4 +1,4 @@
-"""Delivers a photo's file as it is: only a regular one, and only while it is a picture."""
+"""Sends a photo's file: only if it is a regular file, and still an image."""
 
 import os
 import stat
@@ -13,14 +13,14 @@ from starlette.types import Receive, Scope, Send
 from vsepp.data.image_headers import HEAD, format_of
 from vsepp.service.problems import printable
 
-CHUNK = 256 * 1024
-# To open a pipe would wait for ever; a terminal would become ours.
-FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-FLAGS |= getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+CHUNK_BYTES = 256 * 1024
+# Opening a pipe would block; a terminal would become ours.
+OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+OPEN_FLAGS |= getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class PhotoFile(Response):
-    """A file that is open, so that it is the one that was looked at, whatever its name means now."""
+    """An open file, so that it is the one that was checked, even if it has been replaced."""
 
     def __init__(self, file: BinaryIO, name: str, media_type: str) -> None:
         self._file = file
@@ -36,14 +36,14 @@ class PhotoFile(Response):
             start = {"status": self.status_code, "headers": self.raw_headers}
             await send({"type": "http.response.start", **start})
             left = self._size
-            while left and (chunk := await run_in_threadpool(file.read, min(CHUNK, left))):
+            while left and (chunk := await run_in_threadpool(file.read, min(CHUNK_BYTES, left))):
                 left -= len(chunk)
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def opened_photo(path: Path) -> PhotoFile | None:
-    """None where the file is gone, or no picture (any more)."""
+def photo_response(path: Path) -> PhotoFile | None:
+    """None if the file is gone, or not an image (any more)."""
     file = open_regular(path)
     if file is None:
         return None
@@ -56,14 +56,14 @@ def opened_photo(path: Path) -> PhotoFile | None:
 
 
 def open_regular(path: Path) -> BinaryIO | None:
-    """None where it is no regular file that we may read. Devices and pipes are not even opened."""
+    """None unless it is a regular file that we may read. Devices and pipes are not even opened."""
     try:
         if not path.is_file():
             return None
-        file = os.fdopen(os.open(path, FLAGS), "rb")
+        file = os.fdopen(os.open(path, OPEN_FLAGS), "rb")
     except (OSError, ValueError):
         return None
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # another one may have taken its name
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # it may have been replaced
         return file
     file.close()
     return None

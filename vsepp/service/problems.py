@@ -10,26 +10,41 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from vsepp.errors import Unavailable, WorkFailed, WrongRequest
-from vsepp.service.headers import SAFE
-from vsepp.service.patience import TooSlow
+
+SAFE_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class TimedOut(Exception):
+    """A request took too long; the process continues."""
 
 
 class Problem(BaseModel):
     """Why a request was not answered as asked."""
 
     status: int = Field(examples=[422])
-    reason: str = Field(examples=["'yesterday' is no date. Write 2020, 2020-05 or 2020-05-17."])
+    reason: str = Field(examples=["'yesterday' is not a date. Write 2020, 2020-05 or 2020-05-17."])
 
 
 REASONS = {
     400: "The request cannot be read.",
     401: "This collection is private. Send its token: Authorization: Bearer TOKEN.",
-    403: "Requests from other sites are not answered.",
+    403: "Requests from other sites are refused.",
     404: "There is nothing here.",
-    405: "This address does not take that method.",
+    405: "This method is not allowed here.",
     408: "The upload took too long.",
     413: "The upload is too large.",
-    421: "Ask by the address 127.0.0.1 or localhost.",
+    421: "Use the address 127.0.0.1 or localhost.",
     422: "A value is wrong.",
     500: "Something went wrong in the service; its terminal says more.",
     503: "The service is busy. Try again.",
@@ -40,7 +55,7 @@ def problem(
     status: int, reason: str = "", headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     body = Problem(status=status, reason=reason or REASONS.get(status, "The request failed."))
-    return JSONResponse(body.model_dump(), status, headers={**SAFE, **(headers or {})})
+    return JSONResponse(body.model_dump(), status, headers={**SAFE_HEADERS, **(headers or {})})
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -53,11 +68,11 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def answer_problems(app: FastAPI) -> None:
-    """Turn whatever is raised into a problem with a reason."""
+    """Answer every exception with a problem."""
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
-        # Starlette's own reasons are the names of the numbers, which say less than ours.
+        # Starlette's own reasons only name the status.
         plain = error.status_code in (404, 405) and error.detail in (
             "Not Found",
             "Method Not Allowed",
@@ -72,8 +87,8 @@ def answer_problems(app: FastAPI) -> None:
     async def wrong(request: Request, error: WrongRequest) -> JSONResponse:
         return problem(422, printable(str(error)))
 
-    @app.exception_handler(TooSlow)
-    async def slow(request: Request, error: TooSlow) -> JSONResponse:
+    @app.exception_handler(TimedOut)
+    async def slow(request: Request, error: TimedOut) -> JSONResponse:
         return problem(503, str(error), {"Retry-After": "2"})
 
     @app.exception_handler(Unavailable)
@@ -90,7 +105,7 @@ def answer_problems(app: FastAPI) -> None:
 
 
 def printable(text: str) -> str:
-    """A path that is no valid UTF-8 can be opened, but not written."""
+    """A path that is not valid UTF-8 can be opened, but not written."""
     return text.encode(errors="replace").decode()
 
 

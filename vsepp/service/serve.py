@@ -25,9 +25,9 @@ from vsepp.service.access import is_this_machine
 from vsepp.service.app import create_app
 from vsepp.service.limits import Limits
 
-SHORTEST_TOKEN = 8  # characters; longer is better, and the one we make has 32
-TO_FINISH = 3  # seconds that requests have when the service ends
-TO_OPEN = 60  # seconds that a browser has to read the link
+MIN_TOKEN = 8  # characters; longer is better, and a generated one has 32
+SHUTDOWN_SECONDS = 3  # for requests to finish
+OPEN_SECONDS = 60  # for a browser to read the link
 
 
 def serve(
@@ -40,105 +40,103 @@ def serve(
 ) -> None:
     """Answer requests until Ctrl-C; `show` opens the page in the browser.
 
-    Visitors need the token: yours, or one that is generated and printed. With `no_token` everybody
-    on this machine is answered, whichever user it is.
+    Clients need the token: yours, or one that is generated and printed. With `no_token`, every user
+    of this machine is answered.
     """
     _check_access(host, token, no_token)
     generated = None if no_token or token else secrets.token_urlsafe(24)
-    _ = collection.embedder  # what is wrong with the model is said now, not to the first visitor
+    _ = collection.embedder.vocabulary  # report errors of the model now, not to the first client
     warnings.simplefilter("ignore")  # Pillow's, about odd files
-    with listening(host, port) as door:
-        address = _address(host, door.getsockname()[1])
-        # A token of the user's own is not printed: what we print may be kept as a log.
-        _say(f"{len(collection):,} photos of {collection.name} on {_link(address, generated)}")
-        _say("Ctrl-C ends it.")
+    with listen(host, port) as listener:
+        url = _url(host, listener.getsockname()[1])
+        # The user's own token is not printed: the output may be stored as a log.
+        _log(f"{len(collection):,} photos of {collection.name} on {_link(url, generated)}")
+        _log("Press Ctrl-C to stop.")
         shown = show and has_screen()
-        with _in_browser(_link(address, token or generated)) if shown else nullcontext():
-            _run(create_app(collection, token=token or generated), door)
-    _say("Ended.")
+        with _in_browser(_link(url, token or generated)) if shown else nullcontext():
+            _run(create_app(collection, token=token or generated), listener)
+    _log("Stopped.")
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A socket at which others may knock from now on."""
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that accepts connections from now on."""
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        door = socket.socket(family)
+        listener = socket.socket(family)
     except (OSError, OverflowError) as error:
-        raise WrongRequest(f"--host {host} --port {port} cannot be used: {error}.") from error
+        raise WrongRequest(f"Host {host}, port {port} cannot be used: {error}.") from error
     try:
         if sys.platform != "win32":  # there it would let two programs share a port
-            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind(address)
-        door.listen(128)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
     except OSError as error:
-        door.close()
+        listener.close()
         raise WorkFailed(
-            f"{host}:{port} cannot be listened on: {error.strerror}. Another program may use this "
-            f"port. Choose another: --port {port + 1}, or --port 0 for any that is free."
+            f"Cannot listen on {host}:{port}: {error.strerror}. Another program may use this port. "
+            f"Choose another, such as {port + 1}, or 0 for any free port."
         ) from error
-    return door
+    return listener
 
 
-def _run(app: FastAPI, door: socket.socket) -> None:
-    app.state.service.pictures.start()  # while the page is on its way to the browser
+def _run(app: FastAPI, listener: socket.socket) -> None:
+    app.state.service.photos.start()  # while the browser loads the page
     config = uvicorn.Config(
         app,
         log_level="warning",
-        access_log=False,  # what somebody looks for is nobody's business
+        access_log=False,  # queries are private
         server_header=False,
         ws="none",
         limit_concurrency=Limits.connections,
-        timeout_graceful_shutdown=TO_FINISH,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    with suppress(KeyboardInterrupt):  # uvicorn has ended well by then, and says it once more
-        uvicorn.Server(config).run(sockets=[door])
+    with suppress(KeyboardInterrupt):  # uvicorn has shut down, and raises it again
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 def _check_access(host: str, token: str | None, no_token: bool) -> None:
     if no_token and token is not None:
-        raise WrongRequest("There is a token (--token or VSEPP_TOKEN): leave out --no-token.")
+        raise WrongRequest("There is a token (given, or in VSEPP_TOKEN): leave out no_token.")
     if no_token and not is_this_machine(host):
         raise WrongRequest(
-            f"--no-token with --host {host} would show the photos to everybody who reaches this "
-            "machine. Leave out one of the two."
+            f"no_token with host {host} would show the photos to everyone who can reach this machine. "
+            "Leave out one of the two."
         )
     if token is not None and (
-        len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()
+        len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable()
     ):
-        raise WrongRequest(
-            f"The token must have at least {SHORTEST_TOKEN} letters, digits or signs (ASCII)."
-        )
+        raise WrongRequest(f"The token must have at least {MIN_TOKEN} printable ASCII characters.")
 
 
 @contextmanager
 def _in_browser(link: str) -> Iterator[None]:
-    """Open the link by way of a file that nobody else can read.
+    """Open the link through a file that only this user can read.
 
-    Every user of a machine can see by which command a browser was started, and a token in it.
+    All users of a machine can see a browser's command line, and a token in it.
     """
     with TemporaryDirectory(prefix="vsepp-") as folder:
         page = Path(folder) / "open.html"
         page.write_text(f'<meta http-equiv="refresh" content="0; url={escape(link)}">')
-        # The browser waits at the door until the service is ready, and we do not wait for it.
+        # The socket listens already: the browser waits until the service is ready.
         Thread(target=_open_once, args=(page,), daemon=True).start()
         yield
 
 
 def _open_once(page: Path) -> None:
     webbrowser.open(page.as_uri())
-    time.sleep(TO_OPEN)
-    page.unlink(missing_ok=True)  # a service that is killed cannot do that later
+    time.sleep(OPEN_SECONDS)
+    page.unlink(missing_ok=True)  # in case the service is killed
 
 
-def _address(host: str, port: int) -> str:
+def _url(host: str, port: int) -> str:
     host = _reachable(host)
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def _link(address: str, token: str | None) -> str:
-    return address if token is None else f"{address}?token={quote(token, safe='')}"
+def _link(url: str, token: str | None) -> str:
+    return url if token is None else f"{url}?token={quote(token, safe='')}"
 
 
 def _reachable(host: str) -> str:
@@ -148,13 +146,13 @@ def _reachable(host: str) -> str:
             return host
     except ValueError:
         return host
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            asked.connect(("10.255.255.255", 9))  # sends nothing: only the way is looked up
-            return str(asked.getsockname()[0])
+            probe.connect(("10.255.255.255", 9))  # sends nothing: only selects a route
+            return str(probe.getsockname()[0])
         except OSError:
             return socket.gethostname()
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(text, file=sys.stderr)

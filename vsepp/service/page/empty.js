@@ -1,7 +1,7 @@
 // What is shown where there are no photos, or no more: why, and what one can do.
 
 import { byId, make } from "./make.js";
-import { filters, words } from "./query.js";
+import { wordsOf } from "./filters.js";
 import { listed, many, quoted, score } from "./words.js";
 
 const place = byId("empty");
@@ -26,8 +26,8 @@ export function nothing(answer, collection, actions) {
     return say("No photos yet", make("p", {}, "Add some, and they show up here: ", make("code", {}, "vsepp index PHOTOS --into COLLECTION")));
   }
   if (answer.unknown_words.length && answer.min_score === null) return unknown(answer, collection, actions);
-  const filtered = filters(answer.query).length > 0;
-  const unfilter = button("Remove the filters", () => actions.words(words(answer.query)));
+  const filtered = answer.parts.some((part) => part.filter);
+  const unfilter = button("Remove the filters", () => actions.words(wordsOf(answer.parts)));
   if (!hasCutoff(answer)) return say("No photos here", make("p", {}, "No photo passes the filters."), unfilter);
   say("Nothing fits well enough",
     make("p", {}, `No photo${filtered ? " that passes the filters" : ""} scores ${score(answer.min_score)}. Random words reach that here by chance, so what scores less says little.`),

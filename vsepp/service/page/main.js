@@ -3,10 +3,9 @@
 import * as address from "./address.js";
 import { isBack, whenBack } from "./connection.js";
 import { hideEmpty, locked, nothing, tail } from "./empty.js";
-import { Filters } from "./filters.js";
+import { Filters, wordsOf } from "./filters.js";
 import { Grid } from "./grid.js";
 import { byId } from "./make.js";
-import { withFilter, words as wordsOf } from "./query.js";
 import * as server from "./server.js";
 import { acceptUploads, uploaded } from "./uploads.js";
 import { Viewer } from "./viewer.js";
@@ -23,10 +22,10 @@ const viewer = new Viewer({
   photos: () => grid.photos,
   nearEnd: () => loadMore(),
   closed: (index) => grid.focus(index),
-  like: (photo) => follow({ like: photo.key, upload: "", nearest: false }, "instead"),
-  folder: (photo) => follow({ q: withFilter(sought.q, "in", photo.folder) }, "instead"),
+  like: (photo) => follow({ like: photo.key, upload: "", nearest: false }, "replace"),
+  folder: (photo) => filters.set("in", photo.folder, (q) => follow({ q }, "replace")),
 });
-const filters = new Filters((q) => follow({ q, nearest: false }), () => collection?.folders ?? []);
+const filters = new Filters(() => box.value, (q) => follow({ q, nearest: false }), () => collection?.folders ?? []);
 const actions = {
   nearest: () => follow({ nearest: true }),
   words: (q) => follow({ q, nearest: false }),
@@ -71,7 +70,7 @@ async function search() {
 }
 
 async function loadMore() {
-  if (!answer?.more || viewerWaits()) return loading;
+  if (!answer?.more || isLoading()) return loading;
   const mine = running;
   loading = server.search(sought, uploaded(sought.upload), answer.offset + PAGE, PAGE, mine.signal)
     .then((found) => {
@@ -88,16 +87,18 @@ async function loadMore() {
   return undefined;
 }
 
-const viewerWaits = () => loading !== null;
+const isLoading = () => loading !== null;
 
 function showSought() {
   if (box.value.trim() !== sought.q.trim()) box.value = sought.q;
-  filters.show(sought.q);
   byId("clear").hidden = !box.value && !sought.like && !sought.upload;
   byId("fold").setAttribute("aria-pressed", String(sought.fold));
   showSoughtPhoto();
   box.placeholder = sought.like || sought.upload ? "Add words" : "Describe a photo";
-  const title = wordsOf(sought.q) || (sought.like || sought.upload ? "Photos like this" : "Photos");
+}
+
+function showTitle(words) {
+  const title = words || (sought.like || sought.upload ? "Photos like this" : "Photos");
   document.title = title;
   byId("title").textContent = title;
 }
@@ -118,6 +119,8 @@ function showSoughtPhoto() {
 
 function showAnswer(found) {
   answer = found;
+  filters.show(found.parts);
+  showTitle(wordsOf(found.parts));
   hideEmpty();
   notify(refusal || (found.min_score === null ? "" : aboutWords(found)));
   grid.replace(found.hits);
@@ -193,7 +196,7 @@ box.addEventListener("input", () => {
     const now = performance.now();
     const sameBurst = now - typed < BURST;
     typed = now;
-    follow({ q: box.value, nearest: false }, sameBurst ? "instead" : "push");
+    follow({ q: box.value, nearest: false }, sameBurst ? "replace" : "push");
   }, PAUSE);
 });
 
@@ -265,5 +268,6 @@ new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecti
   .observe(byId("end"));
 
 showScores(localStorage.getItem("scores") === "1");
+filters.show([]);
 introduce();
 search();

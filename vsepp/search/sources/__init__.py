@@ -1,0 +1,1 @@
+"""Where photos come from: local files (local.py), remote storage (remote.py), tar and parquet shards (archives.py)."""
