@@ -5,6 +5,7 @@ import re
 import tarfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from PIL import Image
 
@@ -38,12 +39,20 @@ class ShardMember:
         return f"{self.shard}/{self.name}"
 
 
+class Label(NamedTuple):
+    """What is said beside a picture."""
+
+    captions: tuple[str, ...] = ()
+    split: str | None = None
+    caption_ids: tuple[str, ...] = ()
+
+
 @dataclass
 class Contents:
     """What one shard holds, by key."""
 
     pictures: dict[str, ShardMember] = field(default_factory=dict)
-    labels: dict[str, tuple[list[str], str | None]] = field(default_factory=dict)
+    labels: dict[str, Label] = field(default_factory=dict)
 
 
 def recognises(path: Path) -> bool:
@@ -78,10 +87,10 @@ def _items(shard: Path, troubles: Troubles) -> list[CaptionedImage]:
     in_name = SPLIT_IN_NAME.search(shard.stem)
     items = []
     for key, picture in contents.pictures.items():
-        captions, split = contents.labels.get(key, ([], None))
+        captions, split, ids = contents.labels.get(key, Label())
         if captions:
             split = split_named(split or (in_name and in_name[1]) or split_by_hash(key))
-            items.append(CaptionedImage(key, picture, tuple(captions), split))
+            items.append(CaptionedImage(key, picture, captions, split, ids))
         else:
             expected = '{"captions": ["..."], "split": "train"}'
             troubles.report(
@@ -159,25 +168,34 @@ def _put_label(
     content = tar.extractfile(member)
     assert content is not None  # member.isfile()
     try:
-        captions, split = _label(content.read().decode("utf-8-sig"), extension)
+        captions, split, ids = _label(content.read().decode("utf-8-sig"), extension)
     except (ValueError, RecursionError) as error:  # not UTF-8, or not JSON
         troubles.report(f"{shard}/{member.name}", f"cannot be read: {error}.")
         return
-    said = [c.strip() for c in captions if isinstance(c, str) and is_unicode(c) and c.strip()]
+    usable = [isinstance(c, str) and is_unicode(c) and bool(c.strip()) for c in captions]
+    said = tuple(str(c).strip() for c, keep in zip(captions, usable, strict=True) if keep)
     if len(said) < len(captions):
         troubles.report(f"{shard}/{member.name}", "a caption is empty or no text.")
-    contents.labels[key] = said, split
+    if len(ids) != len(captions):
+        ids = [f"{key}#{number}" for number in range(len(captions))]
+    kept = tuple(str(i) for i, keep in zip(ids, usable, strict=True) if keep)
+    contents.labels[key] = Label(said, split, kept)
 
 
-def _label(text: str, extension: str) -> tuple[list[object], str | None]:
+def _label(text: str, extension: str) -> tuple[list[object], str | None, list[object]]:
+    """Captions, split, and ids of the captions; what is not there is empty."""
     if extension == "txt":
-        return [line for line in text.splitlines() if line.strip()], None
+        return [line for line in text.splitlines() if line.strip()], None, []
     label = json.loads(text)
     if not isinstance(label, dict):
-        return [], None
-    captions = label.get("captions") or label.get("caption") or []
+        return [], None, []
     split = label.get("split")
     return (
-        captions if isinstance(captions, list) else [captions],
+        _as_list(label.get("captions") or label.get("caption")),
         split if isinstance(split, str) else None,
+        _as_list(label.get("caption_ids") or label.get("sentids") or label.get("caption_id")),
     )
+
+
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else [] if value in (None, "") else [value]
