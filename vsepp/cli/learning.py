@@ -1,4 +1,4 @@
-"""Verbs that learn a joint space and measure it."""
+"""Verbs that learn a joint space."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from vsepp.cli.searching import serve_collection
-from vsepp.cli.verbs import Changes, Data, Json, app, use_keys, verbs_among
+from vsepp.cli.verbs import Changes, Data, Json, app, verbs_among
 from vsepp.cli.voice import say, speaks
 from vsepp.errors import WrongRequest
 
@@ -75,28 +75,6 @@ def train(
     if collection.left_out:
         say(summary(collection.left_out))
     say(f"Measure it: vsepp evaluate {into} --data {data}")
-
-
-@verb
-def evaluate(
-    snapshot: Annotated[Path, typer.Argument(help="A folder that vsepp train made.")],
-    data: Data,
-    split: Annotated[str, typer.Option(help="The split to measure on.")] = "test",
-    protocol: Annotated[str, typer.Option(help="full, 1k, 5x1k or 5k.")] = "full",
-    changes: Changes = None,
-    as_json: Json = False,
-) -> None:
-    """R@K of a snapshot, in the paper's columns."""
-    from vsepp.evaluation.report import text
-    from vsepp.experiments.measure import measure
-    from vsepp.experiments.opening import summary
-
-    result, left_out = measure(snapshot, data, split, protocol, use_keys(changes))
-    if left_out:
-        say(summary(left_out))
-    if not speaks():
-        return
-    print(json.dumps(result.as_dict()) if as_json else text([(snapshot.name, result)]))
 
 
 @verb

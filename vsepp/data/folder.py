@@ -172,7 +172,7 @@ def _captions(cells: Cells, image: str, where: str, troubles: Troubles) -> list[
 
 def _caption_ids(cells: Cells, number: int) -> list[str]:
     """One for each caption of a row that names them, or none."""
-    found = next((cells[name] for name in CAPTION_ID if cells.get(name) not in (None, "")), [])
+    found: Any = next((cells[name] for name in CAPTION_ID if cells.get(name) not in (None, "")), [])
     ids = [str(one).strip() for one in (found if isinstance(found, list) else [found])]
     return ids if len(ids) == number else []
 
