@@ -34,7 +34,9 @@ class Model:
 def comparison_page(models: Sequence[Model], photos: Photos) -> str:
     """All models in one table, and the first against each other one, query by query."""
     results = [model.result for model in models]
-    sections = [render(comparison_tables(results), "html")]
+    first, *more = (render([table], "html") for table in comparison_tables(results))
+    rest = "".join(f"<div>{table}</div>" for table in more)
+    sections = [first, f'<div class="tables">{rest}</div>']
     for other in models[1:]:
         sections += [_pair(models[0], other, way, photos) for way in DIRECTIONS]
     names = " and ".join((", ".join(m.name for m in models[:-1]), models[-1].name))

@@ -332,7 +332,8 @@ def _read_scores(file: Path) -> np.ndarray:
         matrix, _ = _read_vectors(file)
         return matrix
     try:
-        scores: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
+        # "c": mapped, and writable in memory only, which torch asks for
+        scores: np.ndarray = np.load(file, mmap_mode="c", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise WrongRequest(f"{file} cannot be read as scores: {error}") from error
     return scores

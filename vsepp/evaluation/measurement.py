@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from vsepp import __version__
 from vsepp.equations.ranking import Recall
 from vsepp.evaluation.annotations import Gallery, Statistic, crisscrossed, eccv_caption, pmrp
 from vsepp.evaluation.embeddings import Embeddings, subset
@@ -150,7 +150,7 @@ def signature(embeddings: Embeddings, protocol: str, extras: Extras) -> str:
     )
     return " | ".join(
         (
-            f"vsepp {__version__}",
+            f"vsepp {import_module('vsepp').__version__}",
             embeddings.data or "vectors",
             f"images {embeddings.num_images:,}",
             f"captions {each}",

@@ -27,6 +27,7 @@ h3 { font-size: 1rem; margin: 1.4rem 0 .5rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .85rem; }
 th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--faint); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
+.tables { display: grid; gap: 0 2rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 33rem), 1fr)); }
 .cards { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 34rem), 1fr)); }
 .cards.small { grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); }
 .card { border: 1px solid var(--faint); border-radius: .6rem; padding: .8rem; background: var(--soft); }
@@ -39,10 +40,11 @@ figure img, .blank { display: block; width: 100%; aspect-ratio: 4 / 3; object-fi
   box-sizing: border-box; border: 3px solid transparent; background: var(--faint); }
 figure.right img { border-color: var(--right); }
 figcaption { color: var(--quiet); font-size: .72rem; line-height: 1.25; overflow-wrap: anywhere; }
-.texts { flex: 1; font-size: .85rem; } .texts div { padding: .1rem 0; }
+.texts { flex: 1; font-size: .85rem; } .texts .row:first-child { margin-top: 0; }
+.texts .row > b { flex-basis: 4.2rem; } .texts div { padding: .1rem 0; }
 .texts .right::before { content: "\\2713 "; color: var(--right); font-weight: 700; }
 .texts .wrong::before { content: "\\2717 "; color: var(--wrong); }
-.bar { display: flex; height: 1.7rem; border-radius: .35rem; overflow: hidden; font-size: .75rem; }
+.bar { margin: .3rem 0 1rem; display: flex; height: 1.7rem; border-radius: .35rem; overflow: hidden; font-size: .75rem; }
 .bar span { display: flex; align-items: center; justify-content: center; overflow: hidden; white-space: nowrap;
   color: var(--paper); min-width: 0; }
 .grid td { text-align: center; min-width: 3.4rem; } .good { color: var(--right); } .bad { color: var(--wrong); }
@@ -82,11 +84,7 @@ class Photos:
 
     def figure(self, key: str, below: str = "", right: bool = False) -> str:
         uri = self._uri(key)
-        shown = (
-            f'<img src="{uri}" alt="{escape(key)}" loading="lazy">'
-            if uri
-            else '<div class="blank"></div>'
-        )
+        shown = f'<img src="{uri}" alt="{escape(key)}">' if uri else '<div class="blank"></div>'
         name = ' class="right"' if right else ""
         text = escape(below) if uri else escape(f"{key} {below}")
         return f"<figure{name}>{shown}<figcaption>{text}</figcaption></figure>"

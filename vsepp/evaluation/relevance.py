@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+NEVER = 2**40  # ranks of items that are not in the gallery lie beyond
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -60,6 +61,12 @@ class Positives:
     @property
     def counts(self) -> Ints:
         return np.diff(self.starts)
+
+    @property
+    def counts_in_gallery(self) -> Ints:
+        """Without the absent items."""
+        known = np.concatenate(([0], np.cumsum(self.items >= 0)))
+        return known[self.starts[1:]] - known[self.starts[:-1]]
 
     def between(self, first: int, last: int) -> "Positives":
         """The queries with these numbers."""
@@ -129,14 +136,17 @@ def all_ranks(scores: Tensor, positives: Positives) -> Ranks:
     values = _padded_values(scores, positives)
     ordered = _sorted_rows(scores)
     below = torch.searchsorted(ordered, values)  # strictly; NaN sorts last and is never below
-    counts = torch.from_numpy(positives.counts).to(scores.device)[:, None]
+    counts, in_gallery = (
+        torch.from_numpy(some).to(scores.device)[:, None]
+        for some in (positives.counts, positives.counts_in_gallery)
+    )
     width = values.shape[1]
     ascending = values.flip(1).contiguous()
-    relevant_ahead = torch.minimum(width - torch.searchsorted(ascending, values), counts)
+    relevant_ahead = torch.minimum(width - torch.searchsorted(ascending, values), in_gallery)
     others_ahead = scores.shape[1] - below - relevant_ahead
     place = torch.arange(1, width + 1, device=scores.device)
-    ranks = (others_ahead + place)[place <= counts]
-    return Ranks(positives.starts, ranks.cpu().numpy())
+    ranks = torch.where(place <= in_gallery, others_ahead + place, NEVER + place)
+    return Ranks(positives.starts, ranks[place <= counts].cpu().numpy())
 
 
 def best_ranks(scores: Tensor, positives: Positives) -> Ints:
@@ -147,8 +157,8 @@ def best_ranks(scores: Tensor, positives: Positives) -> Ints:
     num_below = below @ below.new_ones(below.shape[1])
     num_relevant = (values >= best).sum(1)
     is_none = best[:, 0] == -torch.inf  # as fill-up is -inf, too
-    counts = torch.from_numpy(positives.counts).to(scores.device)
-    num_relevant = torch.where(is_none, counts, num_relevant)
+    in_gallery = torch.from_numpy(positives.counts_in_gallery).to(scores.device)
+    num_relevant = torch.where(is_none, in_gallery, num_relevant)
     return (1 + scores.shape[1] - num_below.long() - num_relevant).cpu().numpy()
 
 
