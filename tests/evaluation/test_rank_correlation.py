@@ -60,9 +60,10 @@ def test_interval_over_images() -> None:
     images = np.repeat(np.arange(100), 5)
     people = generator.integers(1, 5, 500)
     model = people + generator.normal(0, 2, 500)
-    found = over_images(kendall_c, model, people, images, resamples=60)
-    assert found.low < found.value < found.high
-    assert found.value == kendall_c(model, people)
+    found = over_images(model, people, images, resamples=60)
+    for name, measure in (("tau_b", kendall_b), ("tau_c", kendall_c), ("spearman", spearman)):
+        assert found[name].low < found[name].value < found[name].high
+        assert found[name].value == measure(model, people)
 
 
 def test_sampled_as_crisscrossed_captions_says() -> None:

@@ -1,6 +1,7 @@
 """Verbs that measure models: one alone, several side by side, and the data that they are measured on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -218,7 +219,9 @@ def compare(
         _say_left_out(on.left_out)
     extras = Extras(resamples=resamples, judgements=judgements)
     opened = open_probes(probes or (), pictures, on)
-    measured = [measure_model(model, on, protocol, extras, opened) for model in models]
+    measured = [measure_model(models[0], on, protocol, extras, opened)]
+    extras = replace(extras, overlap=False)  # the same for all models
+    measured += [measure_model(model, on, protocol, extras, opened) for model in models[1:]]
     found = comparison(measured)
     if into:
         photos = Photos(on.by_key if on else {})

@@ -15,12 +15,11 @@ import numpy as np
 
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.embeddings import Embeddings
-from vsepp.evaluation.rank_correlation import kendall_b, kendall_c, over_images, spearman
+from vsepp.evaluation.rank_correlation import over_images
 from vsepp.evaluation.relevance import Floats, Ints
 from vsepp.evaluation.score_matrix import ScoreMatrix
 
 FILES = {"experts": "ExpertAnnotations.txt", "crowd": "CrowdFlowerAnnotations.txt"}
-MEASURES = {"tau_b": kendall_b, "tau_c": kendall_c, "spearman": spearman}
 WORD = re.compile(r"\w+")
 
 
@@ -71,7 +70,11 @@ def _stem(name: str) -> str:
 
 
 def human_correlation(
-    embeddings: Embeddings, matrix: ScoreMatrix, folder: Path, resamples: int = 200
+    embeddings: Embeddings,
+    matrix: ScoreMatrix,
+    folder: Path,
+    overlap: bool = True,
+    resamples: int = 100,
 ) -> dict[str, Any]:
     """Correlations of a model's scores with both kinds of judgement, and those of word overlap."""
     found: dict[str, Any] = {}
@@ -82,9 +85,9 @@ def human_correlation(
         model = matrix.at(judged.images, judged.captions)
         found[who] = {"judgements": len(judged.scores), "absent": judged.absent}
         found[who]["model"] = correlations(model, judged, resamples)
-        if embeddings.texts:
-            overlap = word_overlap(embeddings, judged)
-            found[who]["word overlap"] = correlations(overlap, judged, resamples)
+        if embeddings.texts and overlap:
+            by_words = word_overlap(embeddings, judged)
+            found[who]["word overlap"] = correlations(by_words, judged, resamples)
     if not found:
         raise WrongRequest(f"None of the pairs that {folder} judges is in the data.")
     return found
@@ -94,10 +97,8 @@ def correlations(
     scores: np.ndarray, judged: Judgements, resamples: int
 ) -> Mapping[str, dict[str, float]]:
     """Each measure with its interval over photos."""
-    return {
-        name: asdict(over_images(measure, scores, judged.scores, judged.images, resamples))
-        for name, measure in MEASURES.items()
-    }
+    found = over_images(scores, judged.scores, judged.images, resamples)
+    return {name: asdict(interval) for name, interval in found.items()}
 
 
 def word_overlap(embeddings: Embeddings, judged: Judgements) -> Floats:

@@ -40,6 +40,7 @@ class Extras:
     cxc: Path | None = None  # the folder of Crisscrossed Captions' csv files
     pmrp: Path | None = None  # COCO's instances_val2014.json
     judgements: Path | None = None  # the folder of Flickr8k's judgements
+    overlap: bool = True  # of words, beside them
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,9 @@ def measure_embeddings(
     statistics = _statistics(ranked, embeddings, extras.ks)
     more, correlations = _annotated(Gallery(embeddings, matrix), extras)
     judgements = (
-        human_correlation(embeddings, matrix, extras.judgements) if extras.judgements else {}
+        human_correlation(embeddings, matrix, extras.judgements, extras.overlap)
+        if extras.judgements
+        else {}
     )
     each = [_retrieval([part], protocol) for part in ranked]
     return Measurement(

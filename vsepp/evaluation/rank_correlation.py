@@ -1,13 +1,12 @@
 """Rank correlations of a model's scores with people's: Kendall's tau-b and tau-c, Spearman's rho."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from vsepp.evaluation.relevance import Floats, Ints
 from vsepp.evaluation.uncertainty import Interval
 
 SAMPLES = 1000
+MEASURES = ("tau_b", "tau_c", "spearman")
 
 
 def average_ranks(values: np.ndarray) -> Floats:
@@ -26,18 +25,22 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
 
 def kendall_b(x: np.ndarray, y: np.ndarray) -> float:
     """Concordant minus discordant pairs, over the geometric mean of pairs that are untied in x and in y."""
-    difference, untied_x, untied_y = _pairs(x, y)
-    size = np.sqrt(float(untied_x) * float(untied_y))
-    return difference / size if size else float("nan")
+    return kendall(x, y)[0]
 
 
 def kendall_c(x: np.ndarray, y: np.ndarray) -> float:
     """Stuart's tau-c, for values of which one takes few levels: captioning metrics report it."""
-    difference, _, _ = _pairs(x, y)
+    return kendall(x, y)[1]
+
+
+def kendall(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """tau-b and tau-c, which differ in what they divide by."""
+    difference, untied_x, untied_y = _pairs(x, y)
+    if not untied_x or not untied_y:
+        return float("nan"), float("nan")
     levels = min(len(np.unique(x)), len(np.unique(y)))
-    if levels < 2:
-        return float("nan")
-    return 2 * difference * levels / (len(x) ** 2 * (levels - 1))
+    tau_b = difference / np.sqrt(untied_x * untied_y)
+    return float(tau_b), 2 * difference * levels / (len(x) ** 2 * (levels - 1))
 
 
 def _pairs(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
@@ -79,14 +82,9 @@ def _inversions(values: Ints) -> int:
 
 
 def over_images(
-    measure: Callable[[np.ndarray, np.ndarray], float],
-    x: np.ndarray,
-    y: np.ndarray,
-    images: Ints,
-    resamples: int = 200,
-    seed: int = 0,
-) -> Interval:
-    """A correlation with its bootstrap interval over images, each with all that was said about it."""
+    x: np.ndarray, y: np.ndarray, images: Ints, resamples: int = 100, seed: int = 0
+) -> dict[str, Interval]:
+    """All three with their bootstrap intervals over images, each with all that was said about it."""
     which = np.unique(images, return_inverse=True)[1]
     order = np.argsort(which, kind="stable")
     counts = np.bincount(which)
@@ -100,8 +98,13 @@ def over_images(
         within = np.arange(counts[some].sum())
         within -= np.repeat(np.cumsum(counts[some]) - counts[some], counts[some])
         chosen = order[np.repeat(starts[some], counts[some]) + within]
-        drawn.append(measure(x_rank[chosen], y_rank[chosen]))
-    return Interval.of(measure(x, y), np.array(drawn))
+        drawn.append(_all_three(x_rank[chosen], y_rank[chosen]))
+    columns = zip(MEASURES, _all_three(x, y), np.array(drawn).T, strict=True)
+    return {name: Interval.of(value, some) for name, value, some in columns}
+
+
+def _all_three(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
+    return *kendall(x, y), spearman(x, y)
 
 
 def sampled_spearman(
