@@ -19,9 +19,11 @@ _HOMES = {
     "CaptionedImage": "vsepp.data.captioned",
     "Collection": "vsepp.search.collection",
     "Embedder": "vsepp.search.embedder",
+    "Embeddings": "vsepp.evaluation.embeddings",
     "Epoch": "vsepp.training.loop",
     "Hit": "vsepp.search.index.protocol",
     "JointEmbedding": "vsepp.encoders.joint",
+    "Measurement": "vsepp.evaluation.measurement",
     "Pairs": "vsepp.loading.batches",
     "Phase": "vsepp.training.loop",
     "Recall": "vsepp.equations.ranking",
@@ -33,9 +35,11 @@ _HOMES = {
     "inner_product": "vsepp.equations.similarity",
     "load": "vsepp.search.embedder",
     "max_of_hinges": "vsepp.equations.losses",
+    "measure_embeddings": "vsepp.evaluation.measurement",
     "open_data": "vsepp.data.collections",
     "order_similarity": "vsepp.equations.similarity",
     "ranks": "vsepp.equations.ranking",
+    "read_embeddings": "vsepp.evaluation.embeddings",
     "reproduce": "vsepp.experiments.reproduce",
     "sum_of_hinges": "vsepp.equations.losses",
     "train": "vsepp.training.trainer",
@@ -52,6 +56,8 @@ if TYPE_CHECKING:
     from vsepp.equations.losses import max_of_hinges, sum_of_hinges
     from vsepp.equations.ranking import Recall, ranks
     from vsepp.equations.similarity import inner_product, order_similarity
+    from vsepp.evaluation.embeddings import Embeddings, read_embeddings
+    from vsepp.evaluation.measurement import Measurement, measure_embeddings
     from vsepp.evaluation.retrieval import Retrieval, evaluate
     from vsepp.experiments.recipe import Recipe
     from vsepp.experiments.reproduce import reproduce

@@ -1,4 +1,4 @@
-"""Commands that train and evaluate models."""
+"""Commands that train models."""
 
 import json
 import sys
@@ -17,7 +17,6 @@ from vsepp.cli.verbs import (
     say,
     speaks,
     track,
-    use_keys,
     verbs_among,
 )
 from vsepp.errors import WrongRequest
@@ -96,28 +95,6 @@ def train(
     if collection.left_out:
         say(summarize_left_out(collection.left_out))
     say(f"Evaluate it: vsepp evaluate {into} --data {data}")
-
-
-@verb
-def evaluate(
-    snapshot: Snapshot,
-    data: Data,
-    split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
-    protocol: Annotated[str, typer.Option(help="full, 1k, 5x1k or 5k.")] = "full",
-    changes: Changes = None,
-    as_json: Json = False,
-) -> None:
-    """Recall@K of a model, in the paper's columns."""
-    from vsepp.data.collections import summarize_left_out
-    from vsepp.evaluation.report import text
-    from vsepp.experiments.measure import measure
-
-    result, left_out = measure(snapshot, data, split, protocol, use_keys(changes))
-    if left_out:
-        say(summarize_left_out(left_out))
-    if not speaks():
-        return
-    print(json.dumps(result.as_dict()) if as_json else text([(snapshot.name, result)]))
 
 
 @verb

@@ -22,6 +22,14 @@ class CaptionedImage:
     path: Path | PictureSource
     captions: tuple[str, ...]
     split: str
+    caption_ids: tuple[str, ...] = ()  # as the collection numbers them, where it does
+
+    @property
+    def ids_of_captions(self) -> tuple[str, ...]:
+        """An id for each caption; where the collection has none, KEY#0, KEY#1 and so on."""
+        if len(self.caption_ids) == len(self.captions):
+            return self.caption_ids
+        return tuple(f"{self.key}#{number}" for number in range(len(self.captions)))
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,10 @@ class CaptionedImages:
         """The first `number` captions of every image; 0: all."""
         if not number:
             return self
-        items = [replace(item, captions=item.captions[:number]) for item in self.items]
+        items = [
+            replace(item, captions=item.captions[:number], caption_ids=item.caption_ids[:number])
+            for item in self.items
+        ]
         return replace(self, items=items)
 
     @property

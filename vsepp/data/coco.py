@@ -57,7 +57,7 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
     captions = dict(pair for year in YEARS for pair in _captions(path, year, problems))
     chosen, source = _chosen(path, problems)
     present = {year: _names(path / "images" / year) for year in YEARS}
-    texts: dict[tuple[str, str], list[str]] = {}
+    texts: dict[tuple[str, str], dict[str, str]] = {}  # by caption id
     splits: dict[str, str] = {}
     for where in chosen:
         caption = captions.get(where.number)
@@ -71,9 +71,11 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
         elif splits.setdefault(name, where.split) != where.split:
             problems.report(where, f"{name} is in {where.split} and in {splits[name]}.")
         else:
-            texts.setdefault((year, name), []).append(caption.text)
+            texts.setdefault((year, name), {})[str(where.number)] = caption.text
     items = [
-        CaptionedImage(name, path / "images" / year / name, tuple(found), splits[name])
+        CaptionedImage(
+            name, path / "images" / year / name, tuple(found.values()), splits[name], tuple(found)
+        )
         for (year, name), found in texts.items()
     ]
     if not items:

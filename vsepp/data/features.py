@@ -1,8 +1,8 @@
 """Precomputed features in the release's layout: SPLIT_ims.npy beside SPLIT_caps.txt.
 
 An array has a row for each image, or repeats it for each of its captions. SPLIT_ids.txt, if present,
-names the image of each row or of each caption. features.json, which `vsepp precompute` adds, says which
-backbone made the features.
+names the image of each row or of each caption, and SPLIT_caption_ids.txt has an id for each caption.
+features.json, which `vsepp precompute` adds, says which backbone made the features.
 """
 
 import json
@@ -140,18 +140,35 @@ def _items(file: Path, widths: dict[int, Path], problems: Problems) -> Iterator[
     captions = list(_lines(texts, problems))
     owners, keys, repeats = _owners(rows, len(captions), file, texts)
     table = FeatureTable(file, rows, repeats)
-    said: dict[int, list[str]] = {}
-    for owner, caption in zip(owners, captions, strict=True):
+    ids = _caption_ids(file.with_name(f"{stem}_caption_ids.txt"), len(captions), texts)
+    said: dict[int, dict[str, str]] = {}
+    for number, (owner, caption) in enumerate(zip(owners, captions, strict=True)):
         if caption is not None:
-            said.setdefault(owner, []).append(caption)
+            said.setdefault(owner, {})[ids[number] if ids else str(number)] = caption
     for number, key in enumerate(keys):
         row = FeatureRow(table, number * repeats)
         if number in said:
-            yield CaptionedImage(key, row, tuple(said[number]), split_named(stem))
+            captions_of, split = said[number], split_named(stem)
+            yield CaptionedImage(
+                key, row, tuple(captions_of.values()), split, tuple(captions_of) if ids else ()
+            )
         else:
             problems.report(
                 row, f"none of the lines of {texts.name} that belong to it can be used."
             )
+
+
+def _caption_ids(file: Path, num_captions: int, texts: Path) -> list[str]:
+    """A different id for each caption, where the file is there."""
+    if not file.is_file():
+        return []
+    ids = file.read_text(encoding="utf-8").splitlines()
+    if len(ids) != num_captions or len(set(ids)) != len(ids):
+        raise WrongRequest(
+            f"{file} has {len(set(ids)):,} different lines, and {texts.name} {num_captions:,}: "
+            "expected an id for each caption."
+        )
+    return ids
 
 
 def _array(file: Path) -> np.ndarray:

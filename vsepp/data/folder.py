@@ -20,6 +20,7 @@ from vsepp.errors import WrongRequest
 
 NAMES = ("captions.csv", "captions.tsv", "captions.jsonl")
 IMAGE = ("image", "image_path", "filename", "file_name", "file", "path", "filepath", "img")
+CAPTION_ID = ("caption_id", "caption_ids", "sentid", "sentids")
 CAPTION = ("caption", "captions", "text", "sentence", "description", "title")
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order mark: "Unicode text" of spreadsheets
 
@@ -33,6 +34,7 @@ def recognises(path: Path) -> bool:
 def open_collection(path: Path, problems: Problems) -> CaptionedImages:
     table = path if path.is_file() else next(path / n for n in NAMES if (path / n).is_file())
     captions: dict[str, list[str]] = {}
+    ids: dict[str, list[str]] = {}
     splits: dict[str, str] = {}
     files: dict[str, Path] = {}
     for line, cells in _rows(table, problems):
@@ -53,13 +55,14 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
             )
             continue
         captions.setdefault(image, []).extend(found)
+        ids.setdefault(image, []).extend(_caption_ids(cells, len(found)))
     if not captions:
         raise WrongRequest(
             f"{table} has no usable rows{_first_of(problems)}. "
             "Expected one line per caption: image,caption,split"
         )
     items = [
-        CaptionedImage(image, files[image], tuple(found), splits[image])
+        CaptionedImage(image, files[image], tuple(found), splits[image], tuple(ids[image]))
         for image, found in captions.items()
     ]
     return CaptionedImages(f"{table} (images with captions)", items, problems.left_out)
@@ -172,8 +175,15 @@ def _captions(cells: Cells, image: str, where: str, problems: Problems) -> list[
     return found
 
 
+def _caption_ids(cells: Cells, number: int) -> list[str]:
+    """One for each caption of a row that names them, or none."""
+    found: Any = next((cells[name] for name in CAPTION_ID if cells.get(name) not in (None, "")), [])
+    ids = [str(one).strip() for one in (found if isinstance(found, list) else [found])]
+    return ids if len(ids) == number else []
+
+
 def _is_caption(column: str) -> bool:
-    return column.rstrip("_0123456789") in CAPTION
+    return column.rstrip("_0123456789") in CAPTION and column not in CAPTION_ID
 
 
 def _split(cells: Cells, image: str) -> str:

@@ -42,7 +42,8 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
             captions = tuple(sentence["raw"].strip() for sentence in entry["sentences"])
             split = split_named(entry["split"])
             file = folders[place] / name
-            items[place, name] = CaptionedImage(name, file, captions, split)
+            ids = tuple(str(s["sentid"]) for s in entry["sentences"] if "sentid" in s)
+            items[place, name] = CaptionedImage(name, file, captions, split, ids)
     return CaptionedImages(f"{table} (Karpathy's JSON)", list(items.values()), problems.left_out)
 
 

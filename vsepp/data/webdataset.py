@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from gzip import GzipFile
 from lzma import LZMAFile
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from PIL import Image
 
@@ -48,12 +48,20 @@ class ShardMember:
         return f"{self.shard}/{self.name}"
 
 
+class Label(NamedTuple):
+    """What is said beside a picture."""
+
+    captions: tuple[str, ...] = ()
+    split: str | None = None
+    caption_ids: tuple[str, ...] = ()
+
+
 @dataclass
 class Contents:
     """The contents of one shard by key."""
 
     pictures: dict[str, ShardMember] = field(default_factory=dict)
-    labels: dict[str, tuple[list[str], str | None]] = field(default_factory=dict)
+    labels: dict[str, Label] = field(default_factory=dict)
 
 
 def recognises(path: Path) -> bool:
@@ -88,10 +96,10 @@ def _items(shard: Path, problems: Problems) -> list[CaptionedImage]:
     in_name = SPLIT_IN_NAME.search(shard.stem)
     items = []
     for key, picture in contents.pictures.items():
-        captions, split = contents.labels.get(key, ([], None))
+        captions, split, ids = contents.labels.get(key, Label())
         if captions:
             split = split_named(split or (in_name and in_name[1]) or split_by_hash(key))
-            items.append(CaptionedImage(key, picture, tuple(captions), split))
+            items.append(CaptionedImage(key, picture, captions, split, ids))
         else:
             expected = '{"captions": ["..."], "split": "train"}'
             problems.report(
@@ -167,34 +175,42 @@ def _put_label(
     content = tar.extractfile(member)
     assert content is not None  # member.isfile()
     try:
-        captions, split = _label(content.read().decode("utf-8-sig"), extension)
+        captions, split, ids = _label(content.read().decode("utf-8-sig"), extension)
     except (ValueError, RecursionError) as error:  # not UTF-8, or not JSON
         problems.report(f"{shard}/{member.name}", f"cannot be read: {error}.")
         return
-    said = [c.strip() for c in captions if isinstance(c, str) and is_unicode(c) and c.strip()]
+    usable = [isinstance(c, str) and is_unicode(c) and bool(c.strip()) for c in captions]
+    said = tuple(str(c).strip() for c, keep in zip(captions, usable, strict=True) if keep)
     if len(said) < len(captions):
         problems.report(f"{shard}/{member.name}", "a caption is empty or no text.")
-    contents.labels[key] = said, split
+    if len(ids) != len(captions):
+        ids = [f"{key}#{number}" for number in range(len(captions))]
+    kept = tuple(str(i) for i, keep in zip(ids, usable, strict=True) if keep)
+    contents.labels[key] = Label(said, split, kept)
 
 
-def _label(text: str, extension: str) -> tuple[list[object], str | None]:
+def _label(text: str, extension: str) -> tuple[list[object], str | None, list[object]]:
+    """Captions, split, and ids of the captions; what is not there is empty."""
     if extension == "txt":
-        return [line for line in text.splitlines() if line.strip()], None
+        return [line for line in text.splitlines() if line.strip()], None, []
     label = json.loads(text)
     if not isinstance(label, dict):
-        return [], None
-    captions = label.get("captions") or label.get("caption") or []
+        return [], None, []
     split = label.get("split")
     return (
-        captions if isinstance(captions, list) else [captions],
+        _as_list(label.get("captions") or label.get("caption")),
         split if isinstance(split, str) else None,
+        _as_list(label.get("caption_ids") or label.get("sentids") or label.get("caption_id")),
     )
 
 
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else [] if value in (None, "") else [value]
+
+
 TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz")
-MOST_HEADER = (
-    2**20
-)  # bytes of a name or of other things about a member; tarfile reads them as a whole
+# Bytes of a name or of other things about a member; tarfile reads them as a whole.
+MOST_HEADER = 2**20
 HEADERS = (
     tarfile.XHDTYPE,
     tarfile.XGLTYPE,

@@ -1,9 +1,10 @@
 """Retrieval in both directions, measured as the paper does (Sec. 3.1)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from vsepp.encoders.joint import JointEmbedding, Similarity
 from vsepp.equations.ranking import Recall
 from vsepp.equations.similarity import inner_product
 from vsepp.errors import WrongRequest
+from vsepp.evaluation.embeddings import Embeddings, from_arrays, read_embeddings
 from vsepp.loading.batches import Pairs
 
 # Number and size of the folds, taken from the front of the split, in its order; None: all images.
@@ -67,16 +69,23 @@ class Retrieval:
     @torch.no_grad()
     def from_vectors(
         cls,
-        images: Tensor | np.ndarray,
-        captions: Tensor | np.ndarray,
-        image_of_caption: Tensor | np.ndarray,
+        images: Tensor | np.ndarray | Path | str,
+        captions: Tensor | np.ndarray | Path | str,
+        image_of_caption: Tensor | np.ndarray | Sequence[Any] | Path | str | None = None,
         similarity: Similarity = inner_product,
         protocol: str = "full",
+        image_ids: Sequence[Any] | None = None,
     ) -> "Retrieval":
-        """Anybody's embeddings: vectors (N, D) and (C, D), and for each caption its image's row."""
-        images, captions = _in_one_precision(torch.as_tensor(images), torch.as_tensor(captions))
-        owners = torch.as_tensor(image_of_caption).to(images.device).long()
-        _check(images, captions, owners)
+        """Anybody's embeddings: vectors (N, D) and (C, D), and for each caption its image's row.
+
+        With `image_ids`, one for each row of the images, `image_of_caption` names ids instead of rows.
+        All three may be files: .npy, .npz, .safetensors or .parquet, and a table with a column image_id.
+        Without `image_of_caption`, an equal number of captions belongs to each image, in their order.
+        """
+        found = _opened(images, captions, image_of_caption, image_ids)
+        assert found.images is not None and found.captions is not None
+        images, captions = found.images, found.captions
+        owners = torch.from_numpy(found.owners).to(images.device)
         # Captions of one image side by side, in the order of the images.
         owners, order = owners.sort(stable=True)
         captions = captions[order]
@@ -232,21 +241,20 @@ def folds(protocol: str, num_images: int) -> list[range]:
     return [range(fold * size, (fold + 1) * size) for fold in range(number)]
 
 
-def _in_one_precision(images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
-    """At least single: half of it can neither tell close scores apart nor count to 5,000."""
-    dtype = torch.promote_types(torch.promote_types(images.dtype, captions.dtype), torch.float32)
-    return images.to(dtype), captions.to(dtype)
-
-
-def _check(images: Tensor, captions: Tensor, owners: Tensor) -> None:
-    if images.dim() != 2 or captions.dim() != 2 or images.shape[1] != captions.shape[1]:
+def _opened(
+    images: Tensor | np.ndarray | Path | str,
+    captions: Tensor | np.ndarray | Path | str,
+    owners: Tensor | np.ndarray | Sequence[Any] | Path | str | None,
+    image_ids: Sequence[Any] | None,
+) -> Embeddings:
+    """Vectors in memory or in files, checked."""
+    if isinstance(images, Path | str) and isinstance(captions, Path | str):
+        table = Path(owners) if isinstance(owners, Path | str) else None
+        return read_embeddings(Path(images), Path(captions), table)
+    if isinstance(images, Path | str) or isinstance(captions, Path | str):
         raise WrongRequest(
-            "Expected image vectors (N, D) and caption vectors (C, D) of one dimension, found "
-            f"{tuple(images.shape)} and {tuple(captions.shape)}."
+            "Give vectors of images and captions alike: both as arrays, or both as files."
         )
-    if len(owners) != len(captions):
-        raise WrongRequest(
-            f"{len(captions)} captions, but image_of_caption has {len(owners)} rows."
-        )
-    if len(torch.unique(owners)) != len(images) or owners.min() < 0 or owners.max() >= len(images):
-        raise WrongRequest("Every image needs a caption, and image_of_caption a row of the images.")
+    if isinstance(owners, Path | str):
+        raise WrongRequest("image_of_caption may be a file only where the vectors are files, too.")
+    return from_arrays(images, captions, owners, image_ids)

@@ -107,7 +107,10 @@ def _write_split(
     if file.is_file():
         return
     captions = [(item.key, caption) for item in items for caption in item.captions]
+    caption_ids = [one for item in items for one in item.ids_of_captions]
     _write_lines(into / f"{stem}_caps.txt", [caption for _, caption in captions])
+    if len(set(caption_ids)) == len(caption_ids):
+        _write_lines(into / f"{stem}_caption_ids.txt", caption_ids)
     # differs from the release: a line for each caption, so that images may have any number
     _write_lines(into / f"{stem}_ids.txt", [key for key, _ in captions])
     draft = into / f".{stem}.draft"

@@ -57,4 +57,7 @@ def with_wrong_captions(
     captions[taken] = captions[np.roll(taken, 1)]
     counts = [len(item.captions) for item in items]
     parts = np.split(captions, np.cumsum(counts)[:-1])
-    return [replace(item, captions=tuple(part)) for item, part in zip(items, parts, strict=True)]
+    return [
+        replace(item, captions=tuple(part), caption_ids=())
+        for item, part in zip(items, parts, strict=True)
+    ]

@@ -1,0 +1,165 @@
+"""How long does a full measurement take: 5,000 images, 25,000 captions, on a CPU?
+
+    python benchmarks/yardstick.py [DIM]     ten minutes on two busy cores
+
+In one run, on the same vectors, normalised, of COCO's test split (ids only):
+- one evaluation (R@K both ways), and 10,000 bootstrap resamples over images beside it;
+- ECCV Caption's own evaluator (package eccv_caption) with what it needs, lists of sorted ids, and ours; both
+  from the vectors, for mAP@R, R-precision and R@1 of ECCV Caption and R@1, 5, 10 of COCO 1K, 5K and CxC;
+- the command of a researcher with two .npy files and a table of ids: the whole report.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from records import write_record
+
+from vsepp.evaluation.annotations import Gallery, eccv_caption, eccv_caption_folder
+from vsepp.evaluation.embeddings import Embeddings, from_arrays
+from vsepp.evaluation.measurement import Extras, measure_embeddings
+from vsepp.evaluation.retrieval import Retrieval
+from vsepp.evaluation.uncertainty import bootstrap
+
+DIM = int(sys.argv[1]) if len(sys.argv) > 1 else 1024
+REPEATS = 3
+TARGETS = (
+    "eccv_r1",
+    "eccv_map_at_r",
+    "eccv_rprecision",
+    "coco_1k_recalls",
+    "coco_5k_recalls",
+    "cxc_recalls",
+)
+
+
+def main() -> None:
+    embeddings = vectors()
+    measured: dict[str, Any] = {"dim": DIM, "threads": torch.get_num_threads()}
+    measured |= uncertainty(embeddings)
+    measured |= eccv(embeddings)
+    measured |= command(embeddings)
+    print(json.dumps(measured, indent=2))
+    write_record(Path(__file__), measured, ("eccv_caption",))
+
+
+def vectors() -> Embeddings:
+    """Captions scattered about their images, under the ids of COCO's test split."""
+    folder = eccv_caption_folder()
+    assert folder is not None, "pip install eccv_caption"
+    captions = np.load(folder / "coco_test_ids.npy").tolist()
+    owner = json.loads((folder / "original_caption_to_image.json").read_text())
+    owners = [owner[str(caption)][0] for caption in captions]
+    images = list(dict.fromkeys(owners))
+    rows = {image: row for row, image in enumerate(images)}
+    generator = torch.Generator().manual_seed(0)
+    of_images = torch.randn(len(images), DIM, generator=generator)
+    noise = torch.randn(len(captions), DIM, generator=generator)
+    of_captions = of_images[[rows[one] for one in owners]] + 0.28 * DIM**0.5 * noise
+    unit = torch.nn.functional.normalize
+    return from_arrays(unit(of_images), unit(of_captions), owners, images, captions)
+
+
+def uncertainty(embeddings: Embeddings) -> dict[str, Any]:
+    result = measure_embeddings(embeddings, extras=Extras(resamples=100))
+    names = ("R@1", "R@5", "R@10", "rsum")
+    six = [s.per_image for s in result.statistics if s.name in names]
+    evaluations, bootstraps = [], []
+    for _ in range(REPEATS):  # side by side: the machine's mood is the same for both
+        evaluations.append(
+            seconds(
+                lambda: Retrieval.from_vectors(
+                    embeddings.images, embeddings.captions, embeddings.owners
+                )
+            )
+        )
+        bootstraps.append(seconds(lambda: bootstrap(six, 10_000)))
+    return {
+        "evaluation_seconds": rounded(evaluations),
+        "bootstrap_of_10000_seconds": rounded(bootstraps),
+        "bootstrap_to_evaluation": rounded(
+            [b / e for b, e in zip(bootstraps, evaluations, strict=True)]
+        ),
+    }
+
+
+def eccv(embeddings: Embeddings) -> dict[str, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from eccv_caption import Metrics
+    ours, found = [], {}
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        for one in eccv_caption(Gallery(embeddings, embeddings.matrix())):
+            found[one.name, one.direction] = one.per_image.mean / 100
+        ours.append(time.perf_counter() - started)
+    metric = Metrics()
+    started = time.perf_counter()
+    scores = (embeddings.images @ embeddings.captions.T).numpy()
+    images = np.array([int(one) for one in embeddings.image_ids])
+    captions = np.array([int(one) for one in embeddings.caption_ids])
+    by_image = {
+        int(q): captions[np.argsort(-row)].tolist() for q, row in zip(images, scores, strict=True)
+    }
+    turned = np.ascontiguousarray(scores.T)
+    by_caption = {
+        int(q): images[np.argsort(-row)].tolist() for q, row in zip(captions, turned, strict=True)
+    }
+    lists = time.perf_counter() - started
+    theirs = metric.compute_all_metrics(by_image, by_caption, target_metrics=TARGETS, Ks=(1, 5, 10))
+    whole = time.perf_counter() - started
+    apart = max(
+        abs(value - found[name, way])
+        for name, both in theirs.items()
+        for way, value in (("captions", both["i2t"]), ("images", both["t2i"]))
+    )
+    assert apart < 1e-6, f"the two evaluators disagree: {apart}"
+    middle = float(np.median(ours))
+    return {
+        "eccv_ours_seconds": rounded(ours),
+        "eccv_theirs_lists_seconds": round(lists, 2),
+        "eccv_theirs_seconds": round(whole, 2),
+        "eccv_theirs_to_ours": round(whole / middle, 1),
+        "eccv_metrics": 2 * len(theirs),
+        "eccv_largest_difference": float(apart),
+    }
+
+
+def command(embeddings: Embeddings) -> dict[str, Any]:
+    assert embeddings.images is not None and embeddings.captions is not None
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        np.save(folder / "i.npy", embeddings.images.numpy())
+        np.save(folder / "c.npy", embeddings.captions.numpy())
+        rows = zip(embeddings.owners.tolist(), embeddings.caption_ids, strict=True)
+        lines = [f"{embeddings.image_ids[owner]},{one}" for owner, one in rows]
+        (folder / "ids.csv").write_text("\n".join(["image_id,caption_id", *lines]) + "\n")
+        words = "evaluate --images i.npy --captions c.npy --ids ids.csv --eccv package --per-query q.csv"
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "vsepp", *words.split()], cwd=folder, check=True)
+        return {
+            "command": f"vsepp {words}",
+            "command_seconds": round(time.perf_counter() - started, 1),
+        }
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def rounded(values: list[float]) -> list[float]:
+    return [round(value, 2) for value in values]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Anybody's vectors, in every format that is read."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+from vsepp.errors import WrongRequest
+from vsepp.evaluation.embeddings import from_arrays, read_embeddings
+from vsepp.evaluation.retrieval import Retrieval
+
+IMAGES, EACH, DIM = 8, 3, 5
+
+
+def vectors() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Captions in random order."""
+    generator = np.random.default_rng(0)
+    images = generator.standard_normal((IMAGES, DIM)).astype(np.float32)
+    owners = generator.permutation(np.repeat(np.arange(IMAGES), EACH))
+    noise = generator.standard_normal((len(owners), DIM)).astype(np.float32)
+    return images, images[owners] + noise, owners
+
+
+def write_ids(file: Path, owners: np.ndarray, mark: str = ",") -> Path:
+    lines = [mark.join(("image_id", "caption_id", "caption"))]
+    lines += [mark.join((f"photo{o}", f"c{n}", f"text {n}")) for n, o in enumerate(owners)]
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+@pytest.mark.parametrize("form", ["npy", "npz", "safetensors", "parquet"])
+def test_every_format_gives_the_same_numbers(tmp_path: Path, form: str) -> None:
+    images, captions, owners = vectors()
+    files = {}
+    for name, array in {"images": images, "captions": captions}.items():
+        file = files[name] = tmp_path / f"{name}.{form}"
+        match form:
+            case "npy":
+                np.save(file, array)
+            case "npz":
+                np.savez(file, vectors=array)
+            case "safetensors":
+                save_file({"vectors": array}, file)
+            case "parquet":
+                pyarrow = pytest.importorskip("pyarrow")
+                parquet = pytest.importorskip("pyarrow.parquet")
+                rows = [{"n": n, "embedding": row.tolist()} for n, row in enumerate(array)]
+                parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+    names = tmp_path / "names.txt"
+    names.write_text("".join(f"photo{n}\n" for n in range(IMAGES)))
+    ids = write_ids(tmp_path / "ids.csv", owners)
+    found = read_embeddings(files["images"], files["captions"], ids, names)
+    assert found.owners.tolist() == owners.tolist()
+    assert found.caption_ids[1] == "c1"
+    assert found.texts[2] == "text 2"
+    expected = Retrieval.from_vectors(images, captions, owners)
+    assert Retrieval.from_vectors(found.images, found.captions, found.owners) == expected
+
+
+def test_ids_may_lie_beside_the_vectors(tmp_path: Path) -> None:
+    images, captions, owners = vectors()
+    np.savez(tmp_path / "i.npz", vectors=images, ids=np.arange(10, 10 + IMAGES))
+    np.savez(tmp_path / "c.npz", vectors=captions, image_id=owners + 10, caption_id=np.arange(24))
+    found = read_embeddings(tmp_path / "i.npz", tmp_path / "c.npz")
+    assert found.owners.tolist() == owners.tolist()
+    assert found.image_ids[0] == "10"
+
+
+def test_images_in_order_of_appearance(tmp_path: Path) -> None:
+    images, captions, _ = vectors()
+    np.save(tmp_path / "i.npy", images)
+    np.save(tmp_path / "c.npy", captions)
+    ids = write_ids(tmp_path / "ids.tsv", np.repeat(np.arange(IMAGES), EACH)[::-1], "\t")
+    found = read_embeddings(tmp_path / "i.npy", tmp_path / "c.npy", ids)
+    assert found.image_ids[0] == "photo7"
+    assert found.owners.tolist() == np.repeat(np.arange(IMAGES), EACH).tolist()
+
+
+def test_a_matrix_of_scores_gives_the_same_ranks(tmp_path: Path) -> None:
+    from vsepp.evaluation.measurement import Extras, measure_embeddings
+
+    images, captions, owners = vectors()
+    np.save(tmp_path / "scores.npy", images @ captions.T)
+    ids = write_ids(tmp_path / "ids.csv", owners)
+    names = tmp_path / "names.txt"
+    names.write_text("".join(f"photo{n}\n" for n in range(IMAGES)))
+    found = read_embeddings(ids=ids, image_ids=names, scores=tmp_path / "scores.npy")
+    result = measure_embeddings(found, extras=Extras(resamples=100))
+    assert result.retrieval == Retrieval.from_vectors(images, captions, owners)
+    assert "scores" in result.signature
+
+
+def test_files_and_ids_in_from_vectors(tmp_path: Path) -> None:
+    images, captions, owners = vectors()
+    expected = Retrieval.from_vectors(images, captions, owners)
+    names = [f"photo{n}" for n in range(IMAGES)]
+    of_captions = [names[owner] for owner in owners]
+    assert Retrieval.from_vectors(images, captions, of_captions, image_ids=names) == expected
+    np.savez(tmp_path / "i.npz", vectors=images, ids=np.array(names))
+    np.save(tmp_path / "c.npy", captions)
+    ids = write_ids(tmp_path / "ids.csv", owners)
+    assert Retrieval.from_vectors(tmp_path / "i.npz", str(tmp_path / "c.npy"), ids) == expected
+
+
+def test_images_that_are_repeated_for_each_caption_are_taken_once() -> None:
+    generator = torch.Generator().manual_seed(0)
+    images, captions = (
+        torch.randn(4, DIM, generator=generator),
+        torch.randn(20, DIM, generator=generator),
+    )
+    found = from_arrays(images.repeat_interleave(5, 0), captions)
+    assert found.num_images == 4
+    assert found.owners.tolist() == np.repeat(np.arange(4), 5).tolist()
+    assert len(found.remarks) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"image_of_caption": None}, "nothing says which"),
+        ({"image_of_caption": np.zeros(25, int)}, "Every image needs a caption"),
+        ({"image_of_caption": np.zeros(3, int)}, "3 rows"),
+        ({"image_ids": ["a"]}, "image ids for"),
+        ({"image_ids": list("aacdefgh"), "image_of_caption": 25 * ["a"]}, "there twice"),
+        ({"image_ids": list("abcdefgh"), "image_of_caption": 25 * ["z"]}, "'z' is none"),
+    ],
+)
+def test_what_does_not_fit_is_named(change: dict, message: str) -> None:
+    given = {"image_of_caption": np.arange(25) % 8, **change}
+    with pytest.raises(WrongRequest, match=message):
+        from_arrays(np.zeros((8, 2)), np.zeros((25, 2)), **given)
+
+
+@pytest.mark.parametrize("name", ["missing.npy", "vectors.pt"])
+def test_files_that_cannot_be_read_are_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "vectors.pt").write_bytes(b"x")
+    with pytest.raises(WrongRequest, match=name):
+        read_embeddings(tmp_path / name, tmp_path / name)
+
+
+def test_a_table_without_image_ids_names_its_columns(tmp_path: Path) -> None:
+    np.save(tmp_path / "i.npy", np.zeros((2, 2)))
+    (tmp_path / "ids.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(WrongRequest, match="columns a, b"):
+        read_embeddings(tmp_path / "i.npy", tmp_path / "i.npy", tmp_path / "ids.csv")

@@ -1,0 +1,209 @@
+"""Does a model tell a caption from one that is nearly the same and wrong?
+
+A probe is a picture with a true caption and false ones; it is passed where the true one scores higher than all
+others (equal is not enough). Reads the published files of SugarCrepe (Hsieh et al., 2023), ARO (Yuksekgonul et
+al., 2023), FOIL (Shekhar et al., 2017) and Winoground (Thrush et al., 2022); their pictures are one's own to get.
+"""
+
+import ast
+import csv
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from vsepp.data.captioned import CaptionedImage
+from vsepp.data.image_file import PictureSource
+from vsepp.errors import WrongRequest
+from vsepp.evaluation.relevance import Floats
+from vsepp.evaluation.uncertainty import Interval, PerImage, intervals
+
+KNOWN = (
+    "SugarCrepe's add_att.json and others (a file, or the folder of them), ARO's visual_genome_relation.json and "
+    "visual_genome_attribution.json, NegCLIP's valid_neg_clip.tsv, FOIL's foilv1.0_test_2017.json, Winoground's examples.jsonl"
+)
+PARTS = {"att": "attribute", "obj": "object", "rel": "relation"}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A picture, a true caption, and false ones; `pair` joins the two halves of a Winoground example."""
+
+    kind: str
+    picture: Path | PictureSource
+    true: str
+    false: tuple[str, ...]
+    pair: str = ""
+
+    def as_item(self, key: str) -> CaptionedImage:
+        """The probe as an item that any model can embed: the true caption first."""
+        return CaptionedImage(key, self.picture, (self.true, *self.false), "test")
+
+
+@dataclass(frozen=True)
+class CroppedPicture:
+    """A part of a picture file: left, top, right and bottom in pixels."""
+
+    file: Path
+    box: tuple[int, int, int, int]
+
+    def open(self, short_side: int) -> Image.Image:
+        with Image.open(self.file) as picture:
+            return picture.convert("RGB").crop(self.box)
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.box}"
+
+
+def as_items(probes: Sequence[Probe]) -> list[CaptionedImage]:
+    return [probe.as_item(f"probe/{number}") for number, probe in enumerate(probes)]
+
+
+def accuracies(probes: Sequence[Probe], scores: Sequence[np.ndarray]) -> dict[str, Interval]:
+    """The share of probes that are passed, in percent, by kind; scores: the true caption's first."""
+    passed = [float(row[0] > np.max(row[1:])) for row in scores]
+    found = _by_kind([probe.kind for probe in probes], passed)
+    pairs = [number for number, probe in enumerate(probes) if probe.pair]
+    if pairs:
+        found |= _winoground([probes[n] for n in pairs], [scores[n] for n in pairs])
+    return found
+
+
+def _by_kind(kinds: Sequence[str], passed: Sequence[float]) -> dict[str, Interval]:
+    found = {}
+    for kind in dict.fromkeys(kinds):
+        values = 100 * np.array(
+            [value for k, value in zip(kinds, passed, strict=True) if k == kind]
+        )
+        found[kind] = intervals([PerImage(values, np.ones(len(values)))])[0]
+    return found
+
+
+def _winoground(probes: Sequence[Probe], scores: Sequence[np.ndarray]) -> dict[str, Interval]:
+    """Text, image and group score: both captions, both images, or all four told apart."""
+    halves: dict[str, list[np.ndarray]] = {}
+    for probe, row in zip(probes, scores, strict=True):
+        halves.setdefault(probe.pair, []).append(row)
+    whole = [
+        np.stack(two) for two in halves.values() if len(two) == 2
+    ]  # image, (own, other caption)
+    if not whole:
+        return {}
+    own, other = np.stack(whole)[:, :, 0], np.stack(whole)[:, :, 1]
+    text = (own > other).all(axis=1)
+    image = (own > other[:, ::-1]).all(axis=1)
+    both = {"winoground text": text, "winoground image": image, "winoground group": text & image}
+    return {name: _share(values) for name, values in both.items()}
+
+
+def _share(passed: Any) -> Interval:
+    values: Floats = 100.0 * passed
+    return intervals([PerImage(values, np.ones(len(values)))])[0]
+
+
+# ---- published files -------------------------------------------------------------------------
+
+
+def read_probes(path: Path, pictures: Path) -> list[Probe]:
+    """The probes of a file, or of a folder of SugarCrepe's; those whose pictures are not there are left out."""
+    if path.is_dir():
+        files = sorted(path.glob("*.json"))
+        found = [probe for file in files for probe in _read_file(file, pictures)]
+    elif path.is_file():
+        found = _read_file(path, pictures)
+    else:
+        raise WrongRequest(f"There are no probes at {path}. Known files: {KNOWN}.")
+    there = [probe for probe in found if _file_of(probe.picture).is_file()]
+    if not there:
+        first = f", such as {_file_of(found[0].picture)}" if found else ""
+        raise WrongRequest(
+            f"{path}: none of the pictures of its {len(found):,} probes is there{first}."
+        )
+    return there
+
+
+def _file_of(picture: Path | PictureSource) -> Path:
+    if isinstance(picture, Path):
+        return picture
+    assert isinstance(picture, CroppedPicture)
+    return picture.file
+
+
+def _read_file(file: Path, pictures: Path) -> list[Probe]:
+    text = file.read_text(encoding="utf-8")
+    try:
+        if file.suffix == ".tsv":
+            return list(_negclip(csv.DictReader(text.splitlines(), delimiter="\t"), pictures))
+        if file.suffix == ".jsonl":
+            return list(_pairs((json.loads(line) for line in text.splitlines() if line), pictures))
+        content = json.loads(text)
+        if isinstance(content, list):
+            return list(_aro(content, pictures, file.stem))
+        if "annotations" in content:
+            return list(_foil(content, pictures))
+        return list(_sugar_crepe(content.values(), pictures, file.stem))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WrongRequest(
+            f"{file} is none of the files that are known ({error!r}): {KNOWN}."
+        ) from error
+
+
+def _sugar_crepe(entries: Iterable[dict[str, Any]], pictures: Path, stem: str) -> Iterable[Probe]:
+    """{"0": {"filename": ..., "caption": ..., "negative_caption": ...}}; the file's name says the kind."""
+    change, _, part = stem.partition("_")
+    kind = f"{PARTS.get(part, part)} ({change})"
+    for entry in entries:
+        picture = pictures / entry["filename"]
+        yield Probe(kind, picture, entry["caption"], (entry["negative_caption"],))
+
+
+def _aro(entries: Iterable[dict[str, Any]], pictures: Path, stem: str) -> Iterable[Probe]:
+    """Visual Genome relation and attribution: a box of a picture, a true and a false caption."""
+    for entry in entries:
+        left, top, width, height = (int(entry[f"bbox_{side}"]) for side in "xywh")
+        box = left, top, left + width, top + height
+        kind = "relation (ARO)" if "relation_name" in entry else "attribute (ARO)"
+        picture = CroppedPicture(pictures / entry["image_path"], box)
+        yield Probe(kind, picture, entry["true_caption"], (entry["false_caption"],))
+
+
+def _negclip(rows: Iterable[dict[str, str]], pictures: Path) -> Iterable[Probe]:
+    """A caption with a list of its own words in other places."""
+    for row in rows:
+        false = tuple(dict.fromkeys(ast.literal_eval(row["neg_caption"])))
+        false = tuple(text for text in false if text != row["title"])
+        if false:
+            yield Probe(
+                "order (NegCLIP)", pictures / Path(row["filepath"]).name, row["title"], false
+            )
+
+
+def _foil(content: dict[str, Any], pictures: Path) -> Iterable[Probe]:
+    """A caption of COCO, and the same with one noun exchanged: joined by foil_id."""
+    names = {image["id"]: image["file_name"] for image in content["images"]}
+    true = {a["foil_id"]: a for a in content["annotations"] if not a["foil"]}
+    for entry in content["annotations"]:
+        if entry["foil"] and entry["foil_id"] in true:
+            own = true[entry["foil_id"]]
+            picture = pictures / names[entry["image_id"]]
+            yield Probe("object (FOIL)", picture, own["caption"], (entry["caption"],))
+
+
+def _pairs(entries: Iterable[dict[str, Any]], pictures: Path) -> Iterable[Probe]:
+    """Winoground: two pictures and two captions of the same words."""
+    for entry in entries:
+        kind = f"{entry.get('collapsed_tag') or entry.get('tag') or 'order'} (Winoground)".lower()
+        for own, other in ((0, 1), (1, 0)):
+            name = entry[f"image_{own}"]
+            picture = pictures / (name if Path(name).suffix else f"{name}.png")
+            yield Probe(
+                kind,
+                picture,
+                entry[f"caption_{own}"],
+                (entry[f"caption_{other}"],),
+                str(entry["id"]),
+            )

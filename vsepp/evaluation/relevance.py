@@ -1,0 +1,181 @@
+"""Ranks of all relevant items of a query, and the measures that the field makes of them.
+
+The paper has one image for each caption (Sec. 3.1). Annotations that were collected later name several
+images for a caption and more captions for an image, so a query has a list of relevant items here.
+Ties count against the model, and so does a score that is not a number.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+NEVER = 2**40  # ranks of items that are not in the gallery lie beyond
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Positives:
+    """The relevant items of some queries: those of query number n are items[starts[n]:starts[n + 1]]."""
+
+    queries: Ints  # (Q,) rows of the matrix of scores, ascending
+    starts: Ints  # (Q + 1,)
+    items: Ints  # (P,) columns of the matrix of scores
+
+    @classmethod
+    def from_pairs(cls, queries: Ints, items: Ints) -> "Positives":
+        """From a query and an item for each pair, in any order; a pair that is there twice counts once.
+
+        The item -1 is relevant and not in the gallery: it is never found.
+        """
+        width = int(items.max(initial=0)) + 2
+        known = np.unique((queries * width + items + 1)[items >= 0])
+        absent = (queries * width)[items < 0]  # two absent items are two
+        together = np.sort(np.concatenate([known, absent]))
+        chosen, starts = np.unique(together // width, return_index=True)
+        return cls(chosen, np.append(starts, len(together)), together % width - 1)
+
+    @classmethod
+    def of_images(cls, owners: Ints, num_images: int) -> "Positives":
+        """Each image's captions, from the image of each caption."""
+        counts = np.bincount(owners, minlength=num_images)
+        starts = np.concatenate(([0], np.cumsum(counts)))
+        items = np.argsort(owners, kind="stable")
+        has_some = np.flatnonzero(counts)
+        return cls(has_some, starts[np.append(has_some, num_images)], items)
+
+    @classmethod
+    def of_captions(cls, owners: Ints) -> "Positives":
+        """Each caption's image."""
+        numbers = np.arange(len(owners) + 1)
+        return cls(numbers[:-1], numbers, np.asarray(owners, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    @property
+    def counts(self) -> Ints:
+        return np.diff(self.starts)
+
+    @property
+    def counts_in_gallery(self) -> Ints:
+        """Without the absent items."""
+        known = np.concatenate(([0], np.cumsum(self.items >= 0)))
+        return known[self.starts[1:]] - known[self.starts[:-1]]
+
+    def between(self, first: int, last: int) -> "Positives":
+        """The queries with these numbers."""
+        starts = self.starts[first : last + 1]
+        items = self.items[starts[0] : starts[-1]]
+        return Positives(self.queries[first:last], starts - starts[0], items)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Of each query, the 1-based ranks of its relevant items, ascending."""
+
+    starts: Ints  # (Q + 1,)
+    ranks: Ints  # (P,)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Ranks"]) -> "Ranks":
+        counts = [np.diff(part.starts) for part in parts]
+        starts = np.concatenate(([0], np.cumsum(np.concatenate(counts))))
+        return cls(starts, np.concatenate([part.ranks for part in parts]))
+
+    @property
+    def counts(self) -> Ints:
+        return np.diff(self.starts)
+
+    @property
+    def first(self) -> Ints:
+        """The rank of the best relevant item."""
+        return self.ranks[self.starts[:-1]]
+
+    @cached_property
+    def _place(self) -> Ints:
+        """1 for the first relevant item of a query, 2 for the second, and so on."""
+        return np.arange(len(self.ranks)) - np.repeat(self.starts[:-1], self.counts) + 1
+
+    def _mean(self, values: Floats) -> Floats:
+        return np.add.reduceat(values, self.starts[:-1]) / self.counts
+
+    def recall_at(self, k: int) -> Floats:
+        """1 where a relevant item is among the first k: R@K, also called hit rate."""
+        return (self.first <= k).astype(np.float64)
+
+    def reciprocal_rank(self) -> Floats:
+        return 1.0 / self.first
+
+    def ndcg(self) -> Floats:
+        """Normalised discounted cumulative gain of the whole list; relevance is 0 or 1."""
+        best = self._mean(1 / np.log2(1.0 + self._place))
+        return self._mean(1 / np.log2(1.0 + self.ranks)) / best
+
+    def r_precision(self) -> Floats:
+        """The share of relevant items among the first R, where the query has R of them."""
+        return self._mean((self.ranks <= np.repeat(self.counts, self.counts)).astype(np.float64))
+
+    def map_at_r(self) -> Floats:
+        """Average precision over the first R items (Musgrave et al., 2020)."""
+        is_in = self.ranks <= np.repeat(self.counts, self.counts)
+        return self._mean(is_in * self._place / self.ranks)
+
+    def average_precision(self) -> Floats:
+        return self._mean(self._place / self.ranks)
+
+
+def all_ranks(scores: Tensor, positives: Positives) -> Ranks:
+    """The rank of each relevant item; one sort of each row serves any number of them."""
+    # scores (Q, M), row n of query number n
+    values = _padded_values(scores, positives)
+    ordered = _sorted_rows(scores)
+    below = torch.searchsorted(ordered, values)  # strictly; NaN sorts last and is never below
+    counts, in_gallery = (
+        torch.from_numpy(some).to(scores.device)[:, None]
+        for some in (positives.counts, positives.counts_in_gallery)
+    )
+    width = values.shape[1]
+    ascending = values.flip(1).contiguous()
+    relevant_ahead = torch.minimum(width - torch.searchsorted(ascending, values), in_gallery)
+    others_ahead = scores.shape[1] - below - relevant_ahead
+    place = torch.arange(1, width + 1, device=scores.device)
+    ranks = torch.where(place <= in_gallery, others_ahead + place, NEVER + place)
+    return Ranks(positives.starts, ranks[place <= counts].cpu().numpy())
+
+
+def best_ranks(scores: Tensor, positives: Positives) -> Ints:
+    """The rank of each query's best relevant item, by counting: several times as fast."""
+    values = _padded_values(scores, positives)
+    best = values[:, :1]
+    below = torch.lt(scores, best, out=torch.empty_like(scores))
+    num_below = below @ below.new_ones(below.shape[1])
+    num_relevant = (values >= best).sum(1)
+    is_none = best[:, 0] == -torch.inf  # as fill-up is -inf, too
+    in_gallery = torch.from_numpy(positives.counts_in_gallery).to(scores.device)
+    num_relevant = torch.where(is_none, in_gallery, num_relevant)
+    return (1 + scores.shape[1] - num_below.long() - num_relevant).cpu().numpy()
+
+
+def _padded_values(scores: Tensor, positives: Positives) -> Tensor:
+    """The scores of each query's relevant items, best first, filled up with -inf."""
+    counts = positives.counts
+    rows = np.repeat(np.arange(len(counts)), counts)
+    places = np.arange(len(positives.items)) - np.repeat(positives.starts[:-1], counts)
+    values = scores.new_full((len(counts), int(counts.max(initial=1))), -torch.inf)
+    found = scores[rows, positives.items].nan_to_num(nan=-torch.inf)
+    found[torch.from_numpy(positives.items < 0).to(found.device)] = -torch.inf
+    values[rows, places] = found
+    return values.sort(dim=1, descending=True).values
+
+
+def _sorted_rows(scores: Tensor) -> Tensor:
+    """Ascending, NaN last. numpy's sort is several times as fast as torch's on a CPU."""
+    if scores.is_cuda:
+        return scores.sort(dim=1).values
+    return torch.from_numpy(np.sort(scores.numpy(), axis=1))
