@@ -156,3 +156,10 @@ def test_the_readmes_commands_exist():
     assert all(
         f"\n{target}:" in targets for target in re.findall(r"^    make (\w+)", README, re.MULTILINE)
     )
+
+
+def test_the_map_names_every_package():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    packages = {folder.parent.name for folder in (ROOT / "vsepp").glob("*/__init__.py")}
+    named = set(re.findall(r"^\| `(\w+)` \|", page, flags=re.M))
+    assert packages == named
