@@ -59,7 +59,7 @@ def on_server(server: MilvusServer, model: ModelRecord) -> dict[str, Any]:
     result: dict[str, Any] = {"photos_per_second": stored(store, model.dim)}
     store.index().connection.call("flush", "photos")
     for kind, large, huge in (("HNSW", 1, 10**12), ("IVF_SQ8", 0, 1)):
-        milvus.LARGE, milvus.HUGE = large, huge
+        milvus.HNSW_FROM, milvus.IVF_FROM = large, huge
         started = time.perf_counter()
         with store.writer() as ledger:
             ledger.optimize()

@@ -27,12 +27,12 @@ def test_any_name_survives(name):
     st.lists(st.sampled_from(["a", "B", "c/d", "é", "e\u0301"]), max_size=5),
     st.sampled_from(["a", "b/c", "D/a", "É", "E\u0301/a"]),
 )
-def test_the_runs_of_folders_are_what_a_filter_looks_for(folders, asked):
-    from vsepp.engines.milvus_rows import runs_of_folders
+def test_the_folder_subpaths_are_what_a_filter_looks_for(folders, asked):
+    from vsepp.engines.milvus_rows import folder_subpaths
 
     path = "/".join(["", *folders, "photo.jpg"])
     expected = Where(inside=(asked,)).accepts_folder(path.rpartition("/")[0])
-    assert (normalize_folder(asked) in runs_of_folders(path)) == expected
+    assert (normalize_folder(asked) in folder_subpaths(path)) == expected
 
 
 def test_a_filter_as_an_expression():

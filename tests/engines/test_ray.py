@@ -173,7 +173,7 @@ def test_shards_on_a_cluster(cluster, tmp_path):
 def test_what_is_wrong_in_a_worker_is_said_here(cluster, tmp_path):
     write_parquet(tmp_path / "x.parquet", {"words": ["no", "pictures"]})
     job = indexing(tmp_path / "x.parquet", tmp_path / "photos.vse", cluster, TOKEN)
-    assert "has no column of pictures. Expected bytes" in said(job)
+    assert "has no column of images. Expected bytes" in said(job)
     assert job.returncode == 2
 
 
@@ -186,11 +186,11 @@ def test_a_place_without_ray_is_said_to_be_one():
 
 
 def test_workers_have_the_size_of_the_machines():
-    from vsepp.engines.ray_actors import Asked, sized
+    from vsepp.engines.ray import WorkerOptions, fill_in
 
-    assert sized(Asked(), {"CPU": 2}) == Asked(2, 1, 0)
-    assert sized(Asked(), {"CPU": 128, "GPU": 8}) == Asked(8, 16, 1)
-    assert sized(Asked(gpus=0.5), {"CPU": 32, "GPU": 2}) == Asked(4, 8, 0.5)
-    assert sized(Asked(gpus=0), {"CPU": 32, "GPU": 2}) == Asked(32, 1, 0)
-    assert sized(Asked(workers=3, cpus=4), {"CPU": 64}) == Asked(3, 4, 0)
-    assert sized(Asked(cpus=4), {"CPU": 64}) == Asked(16, 4, 0)
+    assert fill_in(WorkerOptions(), {"CPU": 2}) == WorkerOptions(2, 1, 0)
+    assert fill_in(WorkerOptions(), {"CPU": 128, "GPU": 8}) == WorkerOptions(8, 16, 1)
+    assert fill_in(WorkerOptions(gpus=0.5), {"CPU": 32, "GPU": 2}) == WorkerOptions(4, 8, 0.5)
+    assert fill_in(WorkerOptions(gpus=0), {"CPU": 32, "GPU": 2}) == WorkerOptions(32, 1, 0)
+    assert fill_in(WorkerOptions(workers=3, cpus=4), {"CPU": 64}) == WorkerOptions(3, 4, 0)
+    assert fill_in(WorkerOptions(cpus=4), {"CPU": 64}) == WorkerOptions(16, 4, 0)

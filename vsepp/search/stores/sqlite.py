@@ -89,7 +89,6 @@ class SqliteStore:
         return str(self.path)
 
     def notes(self) -> list[str]:
-        """What users should know about where the file is."""
         with self._locked() as connection:
             if journal_mode(connection) == "wal":
                 return []
