@@ -69,6 +69,6 @@ def test_what_is_wrong_is_said_with_its_row(tmp_path, items):
     table.write_text(json.dumps(content))
     refused(r"captions_val2014\.json, caption \d+: is empty")
     left_out = open_data(tmp_path, "skip").left_out
-    assert any("its picture -1 is not in the file" in sentence for sentence in left_out)
+    assert any("its image -1 is not in the file" in sentence for sentence in left_out)
     table.write_text("{}")
     refused("is not COCO's JSON of captions")
