@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from vsepp.devices.processes import Processes
 
 
-class StatisticsOfTheWholeBatch(TorchFunctionMode):
-    """Inside, every batch norm in training sees the whole batch, in whatever class of whatever library."""
+class WholeBatchNorms(TorchFunctionMode):
+    """Inside, every batch norm in training mode sees the whole batch, whichever class it is."""
 
     def __init__(self, processes: "Processes") -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def _moments(rows: Tensor, processes: "Processes") -> tuple[Tensor, Tensor, Tens
         mine = torch.cat((mean, var, mean.new_tensor([rows.numel() // channels])))
     of_all = processes.all_rows(mine[None], processes.number)
     means, variances, counts = of_all.split((channels, channels, 1), dim=1)
-    count = counts.sum()  # stays on its device, so that nobody waits for it
+    count = counts.sum()  # stays on its device: reading it would wait
     shares = counts / count
     mean = (shares * means).sum(dim=0)
     # what each share varies by itself, and how far its mean lies from that of all
@@ -89,19 +89,20 @@ class _BatchNorm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, pull):  # type: ignore[no-untyped-def]
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
         rows, weight, mean, var = ctx.saved_tensors
         sums = weight.new_zeros(2, len(weight))
-        if rows.numel():  # torch's kernel dies of no rows
-            ways = None, None, False, ctx.eps, [False, True, True]
-            kernel = torch.ops.aten.native_batch_norm_backward
-            _, by_weight, by_bias = kernel(pull, rows, weight, mean, var, *ways)
+        if rows.numel():  # torch's kernel fails on empty input
+            kernel, wanted = torch.ops.aten.native_batch_norm_backward, [False, True, True]
+            _, by_weight, by_bias = kernel(
+                gradient, rows, weight, mean, var, None, None, False, ctx.eps, wanted
+            )
             sums = torch.stack((by_weight, by_bias))
         by_weight, by_bias = sums.clone()
         ctx.processes.all_reduce([sums])
-        # Directly: factor pull. Through mean and var: a batch norm again, with other weights.
+        # Directly: factor * gradient. Through mean and var: a batch norm again, with other weights.
         factor = weight * (var + ctx.eps).rsqrt()
-        slope, offset = -factor * sums / ctx.count
-        by_rows = batch_norm(rows, mean, var, slope, offset, eps=ctx.eps)
-        by_rows.addcmul_(pull, factor.view(1, -1, *(1,) * (rows.dim() - 2)))
+        scale, offset = -factor * sums / ctx.count
+        by_rows = batch_norm(rows, mean, var, scale, offset, eps=ctx.eps)
+        by_rows.addcmul_(gradient, factor.view(1, -1, *(1,) * (rows.dim() - 2)))
         return by_rows, by_weight, by_bias, *(None,) * 5

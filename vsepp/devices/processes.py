@@ -16,20 +16,20 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vsepp.devices.batch_norm import StatisticsOfTheWholeBatch
+from vsepp.devices.batch_norm import WholeBatchNorms
 from vsepp.devices.shares import largest_share, share
 from vsepp.errors import WorkFailed, WrongRequest
 
 T = TypeVar("T")
-PATIENCE = timedelta(minutes=10)  # with a process that is alive and does not answer
+TIMEOUT = timedelta(minutes=10)  # for a process that is alive and does not answer
 
 
 class PeerLost(WorkFailed):
-    """The other processes of the job cannot be reached any more, so this one cannot go on."""
+    """Another process of the job cannot be reached any more, so this one cannot continue."""
 
 
 class FirstStopped(PeerLost):
-    """The first process has given up what all were doing; it is still there."""
+    """The first process has stopped the common work; it is still running."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """The one that speaks, decides and writes."""
+        """The one that prints, decides and writes."""
         return self.rank == 0
 
     def share(self, length: int) -> slice:
@@ -88,7 +88,7 @@ class Processes:
             return self
         ranks = dist.get_process_group_ranks(self.group or dist.group.WORLD)
         with self._reporting_lost_peers():
-            group = dist.new_group(ranks, PATIENCE, use_local_synchronization=True)
+            group = dist.new_group(ranks, TIMEOUT, use_local_synchronization=True)
         assert isinstance(group, dist.ProcessGroup)  # this process is one of them
         return replace(self, group=group)
 
@@ -103,18 +103,20 @@ class Processes:
         """Done by the first process alone; all return what it returned, or fail as it failed."""
         if self.number == 1:
             return work()
-        told: list[tuple[T | None, bool]] = [(None, False)]  # the result, and whether there is one
+        message: list[tuple[T | None, bool]] = [
+            (None, False)
+        ]  # the result, and whether there is one
         failure: Exception | None = None
         if self.is_first:
             try:
-                told = [(work(), True)]
+                message = [(work(), True)]
             except Exception as error:  # whatever it is, the others must not wait for ever
                 failure = error
         with self._reporting_lost_peers():
-            dist.broadcast_object_list(told, group_src=0, group=self.group)
+            dist.broadcast_object_list(message, group_src=0, group=self.group)
         if failure is not None:
             raise failure
-        result, is_done = told[0]
+        result, is_done = message[0]
         if not is_done:
             raise FirstStopped("The first process has stopped, and says why.")
         return result  # type: ignore[return-value]  # None only where `work` returns it
@@ -123,11 +125,11 @@ class Processes:
         """Raises the same complaint in all processes where these facts are not the same in all."""
         if self.number == 1:
             return
-        told: list[Any] = [None] * self.number
+        facts_of_all: list[Any] = [None] * self.number
         with self._reporting_lost_peers():
-            dist.all_gather_object(told, dict(facts), group=self.group)
-        for name in told[0]:
-            found = [theirs.get(name) for theirs in told]
+            dist.all_gather_object(facts_of_all, dict(facts), group=self.group)
+        for name in facts_of_all[0]:
+            found = [theirs.get(name) for theirs in facts_of_all]
             if any(value != found[0] for value in found):
                 listed = "; ".join(f"{value} in process {n}" for n, value in enumerate(found))
                 raise WrongRequest(
@@ -137,7 +139,7 @@ class Processes:
 
     def as_one_batch(self) -> AbstractContextManager[object]:
         """Inside, batch norms that learn their statistics learn them from the shares of all."""
-        return nullcontext() if self.number == 1 else StatisticsOfTheWholeBatch(self)
+        return nullcontext() if self.number == 1 else WholeBatchNorms(self)
 
     def seed_process(self, *seeds: int) -> None:
         """Dropout in the other processes must not repeat that of the first."""
@@ -164,9 +166,9 @@ class Processes:
     def _reporting_lost_peers(self) -> Iterator[None]:
         try:
             yield
-        except RuntimeError as error:  # torch's word for a connection that is lost
-            place = f"Process {self.rank} of {self.number}"
-            raise PeerLost(f"{place} has lost the others ({_reason(error)}).") from error
+        except RuntimeError as error:  # torch's error for a lost connection
+            name = f"Process {self.rank} of {self.number}"
+            raise PeerLost(f"{name} has lost the others ({_reason(error)}).") from error
 
 
 ALONE = Processes()

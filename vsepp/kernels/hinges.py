@@ -21,7 +21,7 @@ NAN = tl.constexpr(tl.PropagateNan.ALL)  # a broken model must not lose less tha
 def sum_both_sides(
     scores, image_ids, losses, hits, size, margin, MASKED: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """How much pair i loses, and to how many negatives."""
+    """The loss of pair i, and the number of its active hinges."""
     pair = tl.program_id(0)
     by_row, by_column = _hinges(scores, image_ids, pair, size, margin, MASKED, BLOCK)
     tl.store(losses + pair, tl.sum(by_row + by_column, axis=0))
@@ -54,10 +54,10 @@ def sum_gradient(
     score = tl.load(scores + row * size + column, mask=column < size, other=0.0)
     positive = tl.load(scores + column * (size + 1), mask=column < size, other=0.0)
     own = tl.load(scores + row * (size + 1))
-    is_late = (counts & (score + (margin - own) > 0)).to(tl.float32)
-    is_wrong = (counts & (score + (margin - positive) > 0)).to(tl.float32)
-    slope = tl.where(column == row, -tl.load(hits + row).to(tl.float32), is_late + is_wrong)
-    tl.store(gradient + row * size + column, weight * slope, mask=column < size)
+    row_active = (counts & (score + (margin - own) > 0)).to(tl.float32)
+    column_active = (counts & (score + (margin - positive) > 0)).to(tl.float32)
+    cell = tl.where(column == row, -tl.load(hits + row).to(tl.float32), row_active + column_active)
+    tl.store(gradient + row * size + column, weight * cell, mask=column < size)
     _add_losses(losses, total, size, BLOCK)
 
 
@@ -68,10 +68,10 @@ def max_gradient(
     row, column = tl.program_id(0), tl.arange(0, BLOCK)
     hardest_caption, hardest_image = tl.load(hits + row), tl.load(hits + size + row)
     hit_by_column = tl.load(hits + size + column, mask=column < size, other=-1)
-    slope = (column == hardest_caption).to(tl.float32) + (hit_by_column == row).to(tl.float32)
+    cell = (column == hardest_caption).to(tl.float32) + (hit_by_column == row).to(tl.float32)
     own = -(hardest_caption >= 0).to(tl.float32) - (hardest_image >= 0).to(tl.float32)
-    slope = tl.where(column == row, own, slope)
-    tl.store(gradient + row * size + column, weight * slope, mask=column < size)
+    cell = tl.where(column == row, own, cell)
+    tl.store(gradient + row * size + column, weight * cell, mask=column < size)
     _add_losses(losses, total, size, BLOCK)
 
 
@@ -128,7 +128,7 @@ def max_of_hinges(
 
 
 def _launch(
-    both_sides: Any, slopes: Any, scores: Tensor, total: Tensor, margin: float, weight: float, image_ids: Tensor | None
+    both_sides: Any, gradients: Any, scores: Tensor, total: Tensor, margin: float, weight: float, image_ids: Tensor | None
 ) -> Tensor:  # fmt: skip
     size, scores = len(scores), scores.contiguous()
     losses, gradient = scores.new_empty(size), torch.empty_like(scores)
@@ -137,5 +137,5 @@ def _launch(
     options = {"MASKED": image_ids is not None, "BLOCK": power_of_two(size)}
     with torch.cuda.device_of(scores):
         both_sides[(size,)](*seen, size, margin, **options)
-        slopes[(size,)](*seen, total, gradient, size, margin, weight, **options)
+        gradients[(size,)](*seen, total, gradient, size, margin, weight, **options)
     return gradient

@@ -21,8 +21,8 @@ from vsepp.devices import CudaGraphs, Precision, SideStream, computing_in, infer
 from vsepp.encoders.joint import ImageEncoder, JointEmbedding
 from vsepp.kernels import power_of_two
 from vsepp.loading.batches import Batches, EpochBatches
-from vsepp.training.loop import EpochRates, Objective
-from vsepp.training.optimizer import Updater, rate_on_device, set_rate
+from vsepp.training.loop import EpochRates, Objective, set_rate
+from vsepp.training.optimizer import Updater, rate_on_device
 
 # Pairs of a batch, padded size of its captions, how many such batches in a row, columns of their words
 Shape = tuple[int, int, int, int]

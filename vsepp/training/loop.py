@@ -18,6 +18,7 @@ from vsepp.kernels import fused_loss
 Schedule = Literal["constant", "cosine"]
 Reduction = Literal["sum", "mean"]
 ALL = slice(None)
+RATE_FACTOR = "share"  # key of a parameter group whose rate is a share of the others'
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class EpochRates:
     @property
     def are_constant(self) -> bool:
         return self.phase.schedule == "constant" and self.phase.warm_up == 0
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group.get(RATE_FACTOR, 1.0)
 
 
 @dataclass(frozen=True)

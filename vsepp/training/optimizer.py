@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vsepp.training.loop import RATE_FACTOR
+
 BACKBONE = "backbone."  # in the names of its weights
-RATE_FACTOR = "share"  # key of a parameter group whose rate is a share of the others'
 
 
 def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
@@ -27,11 +28,6 @@ def adam(model: nn.Module, net_share: float = 1.0) -> torch.optim.Optimizer:
         {"params": backbone, RATE_FACTOR: net_share},
     ]
     return torch.optim.Adam(groups, fused=True)
-
-
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = rate * group.get(RATE_FACTOR, 1.0)
 
 
 @contextmanager

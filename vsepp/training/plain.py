@@ -10,7 +10,7 @@ Hard negatives are rare, and a large batch holds more of them (Sec. 2.3). Two wa
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,8 @@ from torch.utils.checkpoint import checkpoint
 from vsepp.devices import ALONE, Precision, Processes, computing_in
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.loading.batches import Batch, Batches
-from vsepp.training.loop import EpochRates, Objective
-from vsepp.training.optimizer import Updater, set_rate
+from vsepp.training.loop import EpochRates, Objective, set_rate
+from vsepp.training.optimizer import Updater
 
 LARGE = (
     2**18
@@ -42,6 +42,7 @@ class PlainStepper:
     ) -> None:
         self.model, self.batches, self.updater, self.device = model, batches, updater, device
         self.precision, self.chunk_size, self.processes = precision, chunk_size, processes
+        self.is_alone = processes.number == 1
         self.all_reduce = GradientAllReduce(processes, updater.weights)
 
     def epoch(
@@ -69,8 +70,7 @@ class PlainStepper:
         scores = self._scores(batch, objective)
         total = scores[0].new_zeros(())
         image_ids = batch.image_ids.to(self.device, non_blocking=True)
-        is_alone = self.processes.number == 1
-        rows = slice(None) if is_alone else self.processes.share(len(image_ids))
+        rows = slice(None) if self.is_alone else self.processes.share(len(image_ids))
         objective.backward(scores, image_ids, total, rows)
         return total
 
@@ -93,7 +93,7 @@ class PlainStepper:
             self.model.embed_captions, [batch.words, batch.lengths], len(batch.image_ids)
         )
         similarity = self.model.similarity
-        if self.processes.number == 1:
+        if self.is_alone:
             return objective.scores(images, captions, similarity)
         own = self.processes.share(len(batch.image_ids))
         both = torch.cat((images, captions), dim=1)  # one message instead of two
@@ -107,7 +107,8 @@ class PlainStepper:
     ) -> Tensor:
         def moved_and_embedded(_: Tensor, *chunk: Tensor) -> Tensor:
             chunk = tuple(part.to(self.device, non_blocking=True) for part in chunk)
-            with self.processes.as_one_batch():  # as short as can be: it sees every call of torch
+            # As short as can be: it sees every call of torch.
+            with nullcontext() if self.is_alone else self.processes.as_one_batch():
                 return embed(*chunk)
 
         # Dropout must drop the same units twice: checkpoint keeps the generators of its arguments' devices.

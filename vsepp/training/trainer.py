@@ -52,18 +52,16 @@ def steps_and_epochs(
 ) -> Iterator[Step | Epoch]:
     """The same in small steps: every batch, or a few of them, and after its last one the epoch.
 
-    A resumed run gives its `optimizer` and the number of `epochs_done` before. With a `chunk_size`,
-    batches may be larger than the device's memory allows: so many pairs are embedded at once.
-    `nested` widths have the same loss as whole vectors. `processes` that share the batches see the same
-    events. By default the fastest `stepper` that can do all this is taken.
+    A resumed run gives its `optimizer` and the number of `epochs_done`. Batches that are larger than the
+    device's memory are embedded `chunk_size` pairs at a time. `nested` widths have the same loss as whole
+    vectors. By default the fastest `stepper` that can do all this is taken.
     """
     _check(model, batches, phases, nested, chunk_size, processes)
     device = device or trained_parameters(model)[0].device
     # Phases share the optimizer, and so keep its state.
     updater = Updater(model, optimizer or adam(model), gradient_clip, average)
-    objectives = [
-        Objective(phase.loss, reduction, mask_same_image, tuple(nested)) for phase in phases
-    ]
+    rest = reduction, mask_same_image, tuple(nested)
+    objectives = [Objective(phase.loss, *rest) for phase in phases]
     is_divided = bool(chunk_size) or processes.number > 1 or precision == "float64"
     name = stepper or ("plain" if is_divided else fastest_stepper(model, batches, device))
     steps: Stepper
