@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from evaluation_tables import TABLES as EVALUATION
 from flickr8k_tables import TABLES as FLICKR8K
 from flickr8k_tables import best_model, result, tests
 
@@ -401,6 +402,7 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
         "robustness": robustness_table,
     },
     "docs/results.md": FLICKR8K,
+    "docs/evaluation.md": EVALUATION,
     "docs/scale.md": {
         "two processes": shared_training_table,
         "ray": ray_table,

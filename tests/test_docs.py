@@ -37,7 +37,14 @@ def test_the_readmes_tables_are_what_was_measured():
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("../README", 3), ("performance", 8), ("scale", 4), ("extend", 6), ("results", 1)],
+    [
+        ("../README", 3),
+        ("performance", 8),
+        ("scale", 4),
+        ("extend", 6),
+        ("results", 1),
+        ("evaluation", 6),
+    ],
 )
 def test_the_links_of_a_page_lead_somewhere(name, count):
     page = ROOT / "docs" / f"{name}.md"

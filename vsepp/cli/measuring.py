@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vsepp.cli.verbs import Changes, Json, app, say, speaks, use_keys, verbs_among
+from vsepp.cli.verbs import Changes, Json, app, say, speaks, track, use_keys, verbs_among
 from vsepp.errors import WrongRequest
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from vsepp.evaluation.measurement import Extras, Measurement
 
-verb = verbs_among(app, "Learn and measure")
+verb = verbs_among(app, "Train and evaluate")
 
 OptionalData = Annotated[
     str | None, typer.Option("--data", help="A path, or shapes:N for the built-in world.")
@@ -141,7 +141,7 @@ def _evaluate_plainly(
     from vsepp.evaluation.report import text
     from vsepp.experiments.measure import measure
 
-    result, left_out = measure(snapshot, data, split, protocol, use_keys(changes))
+    result, left_out = measure(snapshot, data, split, protocol, use_keys(changes), track)
     _say_left_out(left_out)
     if speaks():
         print(json.dumps(result.as_dict()) if as_json else text([(snapshot.name, result)]))

@@ -18,6 +18,7 @@ from vsepp.evaluation.relevance import Ints
 
 HASH_SIDE = 16  # 256 bits: each says whether a spot is brighter than the one to its right
 SAME_BITS = 8  # a photo stored anew, in another size or format
+NEAR_COLOURS = 12  # levels of 255 in which the colours of 16 x 16 spots differ on average
 NEAR_BITS = 40  # of 256, where unrelated photos differ in about 128
 ROWS_AT_ONCE = 2048
 TOP = 10
@@ -118,27 +119,34 @@ def find_leaks(items: Sequence[CaptionedImage], others: Sequence[CaptionedImage]
     )
     if not items or not others:
         return []
-    mine, theirs = difference_hashes(items), difference_hashes(others)
+    (mine, my_colours), (theirs, their_colours) = (
+        difference_hashes(items),
+        difference_hashes(others),
+    )
     leaks = []
     for start in range(0, len(others), ROWS_AT_ONCE):
         some = theirs[start : start + ROWS_AT_ONCE]
         bits = (HASH_SIDE**2 - mine @ some.T) / 2
         for a, b in np.argwhere(bits <= NEAR_BITS).tolist():
             other = others[start + b]
-            leaks.append(Leak(items[a].key, other.key, other.split, int(bits[a, b])))
+            if np.abs(my_colours[a] - their_colours[start + b]).mean() <= NEAR_COLOURS:
+                leaks.append(Leak(items[a].key, other.key, other.split, int(bits[a, b])))
     return sorted(leaks, key=lambda leak: leak.bits)
 
 
-def difference_hashes(items: Sequence[CaptionedImage]) -> np.ndarray:
-    """(N, 256) of -1 and 1: whether a picture grows darker or brighter from left to right, spot by spot."""
-    return np.stack(list(made_ahead(items, _difference_hash)))
+def difference_hashes(items: Sequence[CaptionedImage]) -> tuple[np.ndarray, np.ndarray]:
+    """(N, 256) of -1 and 1, whether a picture grows brighter from left to right, and its colours (N, 768)."""
+    bits, colours = zip(*made_ahead(items, _difference_hash), strict=True)
+    return np.stack(bits), np.stack(colours)
 
 
-def _difference_hash(item: CaptionedImage) -> np.ndarray:
-    picture = open_picture(item.path, 4 * HASH_SIDE).convert("L")
-    small = picture.resize((HASH_SIDE + 1, HASH_SIDE), Image.Resampling.BOX)
+def _difference_hash(item: CaptionedImage) -> tuple[np.ndarray, np.ndarray]:
+    picture = open_picture(item.path, 4 * HASH_SIDE).convert("RGB")
+    small = picture.convert("L").resize((HASH_SIDE + 1, HASH_SIDE), Image.Resampling.BOX)
     values = np.asarray(small, dtype=np.float32)
-    return np.where(values[:, 1:] > values[:, :-1], 1, -1).astype(np.float32).reshape(-1)
+    bits = np.where(values[:, 1:] > values[:, :-1], 1, -1).astype(np.float32)
+    colours = picture.resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BOX)
+    return bits.reshape(-1), np.asarray(colours, dtype=np.float32).reshape(-1)
 
 
 # ---- captions --------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from vsepp.evaluation.result_tables import comparison_tables, render
 
 SHOWN = 3  # items that a card shows of each model
 CARDS = 6  # of each kind
+ROOM = 0.1  # the share of a bar from which on a label fits
 BINS = (1, 5, 10, 50)  # ranks up to
 BIN_NAMES = ("1", "2-5", "6-10", "11-50", "> 50")
 QUERY = {"captions": "photo", "images": "caption"}
@@ -72,7 +73,7 @@ def _bar(a: Model, b: Model, ranks_a: Ints, ranks_b: Ints) -> str:
     )
     spans = "".join(
         f'<span style="flex:{share:.4f};background:{colour}" title="{escape(name)}: {share:.1%}">'
-        f"{escape(name)} {share:.0%}</span>"
+        f"{escape(f'{name} {share:.0%}') if share >= ROOM else ''}</span>"
         for name, chosen, colour in parts
         if (share := float(chosen.mean())) > 0
     )

@@ -36,7 +36,7 @@ th:first-child, td:first-child { text-align: left; }
 .row > b { flex: 0 0 6.2rem; font-size: .8rem; font-weight: 600; overflow-wrap: anywhere; }
 .a > b { color: var(--a); } .b > b { color: var(--b); }
 figure { margin: 0; flex: 1 1 0; min-width: 0; max-width: 9.5rem; }
-figure img, .blank { display: block; width: 100%; aspect-ratio: 4 / 3; object-fit: cover; border-radius: .35rem;
+figure img, .blank { display: block; width: 100%; aspect-ratio: 4 / 3; object-fit: contain; border-radius: .35rem;
   box-sizing: border-box; border: 3px solid transparent; background: var(--faint); }
 figure.right img { border-color: var(--right); }
 figcaption { color: var(--quiet); font-size: .72rem; line-height: 1.25; overflow-wrap: anywhere; }
