@@ -9,7 +9,7 @@ from timm.layers import BatchNormAct2d
 from torch import nn
 
 from vsepp.devices import ALONE
-from vsepp.devices.batch_norm import StatisticsOfTheWholeBatch
+from vsepp.devices.batch_norm import WholeBatchNorms
 
 LAYERS = {
     "1d": (lambda: nn.BatchNorm1d(3), (7, 3)),
@@ -35,7 +35,7 @@ def test_it_is_torchs_batch_norm(name, trains):
     torch.manual_seed(0)
     rows, pull = torch.randn(shape).double() * 3 + 1, torch.randn(shape).double()
     expected = outcome(make().double().train(trains), rows, pull, torch.enable_grad())
-    ours = outcome(make().double().train(trains), rows, pull, StatisticsOfTheWholeBatch(ALONE))
+    ours = outcome(make().double().train(trains), rows, pull, WholeBatchNorms(ALONE))
     assert len(ours) == len(expected) >= 2
     for tensor, theirs in zip(ours, expected, strict=True):
         torch.testing.assert_close(tensor, theirs, rtol=1e-12, atol=1e-12)
@@ -44,6 +44,6 @@ def test_it_is_torchs_batch_norm(name, trains):
 def test_means_far_from_zero_do_not_blur_the_variance():
     rows = torch.randn(64, 2, generator=torch.Generator().manual_seed(0)) + 1000
     layer = nn.BatchNorm1d(2)
-    with StatisticsOfTheWholeBatch(ALONE):
+    with WholeBatchNorms(ALONE):
         out = layer(rows)
     torch.testing.assert_close(out.var(dim=0, correction=0), torch.ones(2), rtol=1e-3, atol=0)

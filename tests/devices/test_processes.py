@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.processes import in_processes
 from vsepp.devices import ALONE, PeerLost, Processes, join, launch
-from vsepp.devices.launch import TOLD_BY_TORCHRUN
+from vsepp.devices.launch import TORCHRUN_VARIABLES
 from vsepp.errors import WorkFailed, WrongRequest
 
 
@@ -111,7 +111,7 @@ def test_alone_nothing_is_sent():
 
 
 def test_without_torchrun_a_process_is_alone(monkeypatch):
-    for name in TOLD_BY_TORCHRUN:
+    for name in TORCHRUN_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     assert join() is ALONE
     monkeypatch.setenv("WORLD_SIZE", "4")  # some clusters set it, whoever runs there
@@ -119,7 +119,7 @@ def test_without_torchrun_a_process_is_alone(monkeypatch):
 
 
 def test_torchrun_with_one_process_is_no_torchrun(monkeypatch):
-    for name, value in zip(TOLD_BY_TORCHRUN, ("0", "1", "127.0.0.1", "29500"), strict=True):
+    for name, value in zip(TORCHRUN_VARIABLES, ("0", "1", "127.0.0.1", "29500"), strict=True):
         monkeypatch.setenv(name, value)
     assert join() is ALONE
     assert not dist.is_initialized()
@@ -151,7 +151,7 @@ def test_who_is_told_to_stop_says_so_once(monkeypatch):
 
     before = signal.getsignal(signal.SIGTERM)
     try:
-        signal.signal(signal.SIGTERM, launch._end_with_a_message)
+        signal.signal(signal.SIGTERM, launch._stop_with_a_message)
         with pytest.raises(PeerLost, match="another process has died"):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)  # the message must not be cut short by a second one
