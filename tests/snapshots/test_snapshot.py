@@ -276,7 +276,7 @@ def test_a_broken_tokenizer_is_named(snapshot_folder, tmp_path, text):
     for content, complaint in ((text, r"\("), (_without_unknown(folder), "it lacks <unk>")):
         (folder / "tokenizer.json").write_bytes(content)
         with pytest.raises(WrongRequest, match=rf"not the tokenizer of a snapshot.*{complaint}"):
-            vsepp.load(folder)
+            vsepp.load(folder).embed_texts(["red"])
 
 
 def test_a_tokenizer_that_fails_when_it_is_used_is_named(snapshot_folder, tmp_path):
@@ -285,7 +285,7 @@ def test_a_tokenizer_that_fails_when_it_is_used_is_named(snapshot_folder, tmp_pa
     content["post_processor"]["special_tokens"].pop("<end>")
     (folder / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(WrongRequest, match="not the tokenizer of a snapshot"):
-        vsepp.load(folder)
+        vsepp.load(folder).embed_texts(["red"])
 
 
 def _without_unknown(folder):

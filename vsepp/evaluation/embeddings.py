@@ -20,6 +20,7 @@ from vsepp.equations.similarity import inner_product
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.relevance import Ints
 from vsepp.evaluation.score_matrix import ScoreMatrix
+from vsepp.plugins import how_to_install
 
 VECTORS = ("vectors", "embeddings", "embedding", "vector", "features", "emb", "arr_0")
 IDS = ("ids", "id", "keys", "key")
@@ -319,7 +320,7 @@ def _parquet_columns(file: Path) -> tuple[list[str], list[Any]]:
         from pyarrow import parquet
     except ModuleNotFoundError as error:
         raise WrongRequest(
-            f"{file}: parquet files are read by pyarrow. Install it: pip install 'vsepp[remote]'"
+            f"{file}: parquet files are read by pyarrow: {how_to_install('remote')}"
         ) from error
     table = parquet.read_table(file)
     return table.column_names, table.columns

@@ -9,6 +9,7 @@ from typing import Any
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.embeddings import Embeddings
 from vsepp.evaluation.measurement import DIRECTIONS, Measurement
+from vsepp.plugins import how_to_install
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 
@@ -67,7 +68,7 @@ def _pyarrow(file: Path) -> Any:
         import pyarrow.parquet
     except ModuleNotFoundError as error:
         raise WrongRequest(
-            f"{file}: parquet files are written by pyarrow. Install it: pip install 'vsepp[remote]'"
+            f"{file}: parquet files are written by pyarrow: {how_to_install('remote')}"
         ) from error
     return pyarrow
 

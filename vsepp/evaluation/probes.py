@@ -18,10 +18,12 @@ from PIL import Image
 
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.image_file import PictureSource
+from vsepp.data.pictures import open_picture
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.relevance import Floats
 from vsepp.evaluation.uncertainty import Interval, PerImage, intervals
 
+FULL_SIZE = 2**20  # pixels: no picture is as large
 KNOWN = (
     "SugarCrepe's add_att.json and others (a file, or the folder of them), ARO's visual_genome_relation.json and "
     "visual_genome_attribution.json, NegCLIP's valid_neg_clip.tsv, FOIL's foilv1.0_test_2017.json, Winoground's examples.jsonl"
@@ -52,8 +54,8 @@ class CroppedPicture:
     box: tuple[int, int, int, int]
 
     def open(self, short_side: int) -> Image.Image:
-        with Image.open(self.file) as picture:
-            return picture.convert("RGB").crop(self.box)
+        # At its full size, as the box is in its pixels.
+        return open_picture(self.file, FULL_SIZE).crop(self.box)
 
     def __str__(self) -> str:
         return f"{self.file} {self.box}"
