@@ -1,6 +1,6 @@
 """Precomputed features in the release's layout: SPLIT_ims.npy beside SPLIT_caps.txt.
 
-An array has a row for each picture, or repeats it for each of its captions. SPLIT_ids.txt, where it
+Maps of a net's first part (N, C, H, W) may take the place of features. An array has a row for each picture, or repeats it for each of its captions. SPLIT_ids.txt, where it
 is there, names the picture of each row or of each caption. features.json, which `vsepp precompute`
 adds, says which net made the features.
 """
@@ -31,7 +31,7 @@ class FeatureTable:
     """One array of features, mapped into memory: only what is read is loaded."""
 
     file: Path
-    rows: np.ndarray = field(repr=False, compare=False)  # (R, D_phi)
+    rows: np.ndarray = field(repr=False, compare=False)  # (R, D_phi), or maps (R, C, H, W)
     repeats: int = 1  # rows of one picture, which are equal
 
 
@@ -119,6 +119,7 @@ def unusable_rows(table: FeatureTable) -> Iterator[tuple[int, str]]:
     step = ROWS_AT_ONCE * table.repeats
     for start in range(0, len(table.rows), step):
         chunk = table.rows[start : start + step]
+        chunk = chunk.reshape(len(chunk), -1)
         for row in np.flatnonzero(~np.isfinite(chunk).all(axis=1)).tolist():
             yield start + row, "holds a number that is not finite (NaN or infinity)."
         if table.repeats > 1:
@@ -166,7 +167,7 @@ def _array(file: Path) -> np.ndarray:
             f"{file} holds regions, {rows.shape[1]} a picture. One vector a picture is needed, "
             "such as their mean: np.save(..., array.mean(1))."
         )
-    if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.floating) or not len(rows):
+    if rows.ndim not in (2, 4) or not np.issubdtype(rows.dtype, np.floating) or not len(rows):
         raise WrongRequest(
             f"{file}: expected a row of numbers for each picture, found {rows.dtype} {rows.shape}."
         )

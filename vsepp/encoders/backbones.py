@@ -43,8 +43,11 @@ class Backbone(nn.Module):
             crops = self(images.flatten(0, 1))
             mean: Tensor = crops.unflatten(0, images.shape[:2]).mean(1)
             return mean
-        features: Tensor = self.net((images.to(self.mean.dtype) - self.mean) / self.std)
+        features: Tensor = self.net(self.scaled(images))
         return features
+
+    def scaled(self, images: Tensor) -> Tensor:
+        return (images.to(self.mean.dtype) - self.mean) / self.std
 
 
 def backbone(name: str, weights: str = "none", size: int = 0) -> Backbone:
@@ -125,7 +128,7 @@ def _look_at(net: Any, name: str, size: int) -> None:
         ) from error
 
 
-def fingerprint(net: Backbone) -> str:
+def fingerprint(net: nn.Module) -> str:
     """A short name for these very weights."""
     digest = hashlib.sha256()
     for tensor in net.state_dict().values():

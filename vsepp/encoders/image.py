@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from vsepp.devices import CompiledForOneShape, Precision, half_precision
 from vsepp.encoders.backbones import Backbone
+from vsepp.encoders.halves import cut_before
 
 # differs from the release: a vector of zeros stays one, there it turns into NaN
 EPSILON = 1e-6
@@ -44,9 +45,16 @@ class ImageEncoder(nn.Module):
         normalize: bool = True,
         normalize_features: bool = True,
         absolute: bool = False,
+        finetune_from: str = "",
+        size: int = 224,
     ) -> None:
         super().__init__()
-        self.backbone = backbone.requires_grad_(finetune)
+        self.backbone = backbone.requires_grad_(finetune and not finetune_from)
+        # The net's first part stays as it is; in a tuple, or the weights would be listed twice.
+        self._halves: tuple[nn.Module, nn.Module] | None = None
+        if finetune and finetune_from:
+            self._halves = cut_before(backbone.net, finetune_from, size)
+            self._halves[1].requires_grad_(True)
         self.finetune = finetune
         self.fixed_statistics = fixed_statistics
         self.normalize = normalize  # Sec. 3: VSE0 keeps the image norm; it helped the baseline
@@ -62,8 +70,12 @@ class ImageEncoder(nn.Module):
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
-        if not self.finetune:
+        if not self.finetune or self._halves:
             self.backbone.eval()
+        if self._halves:
+            self._halves[1].train(mode)
+        if self._halves and self.fixed_statistics:
+            _fix_statistics(self._halves[1])
         elif self.fixed_statistics:
             # differs from the release: there they train until an epoch's first validation
             _fix_statistics(self.backbone)
@@ -79,7 +91,9 @@ class ImageEncoder(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """phi(i)."""
-        # images (M, 3, S, S) or (M, K, 3, S, S) -> features (M, D_phi)
+        # images (M, 3, S, S) or (M, K, 3, S, S), or the frozen part's maps (M, C, H, W) -> features (M, D_phi)
+        if self._halves:
+            return self._features_of_halves(images, *self._halves)
         net = self._compiled if self._compiled and self.training else self.backbone
         with (
             torch.set_grad_enabled(torch.is_grad_enabled() and self.finetune),
@@ -88,8 +102,15 @@ class ImageEncoder(nn.Module):
             features = net(images)
         return features.to(self.linear.weight.dtype)
 
+    def _features_of_halves(self, images: Tensor, frozen: nn.Module, learns: nn.Module) -> Tensor:
+        if images.shape[-3] == 3:  # pixels
+            with torch.no_grad():
+                images = frozen(self.backbone.scaled(images))
+        features: Tensor = learns(images)
+        return features
+
     def forward(self, images: Tensor) -> Tensor:
-        # images (M, 3, S, S) or (M, K, 3, S, S), or features (M, D_phi) made before -> vectors (M, D)
+        # images, maps as in `features`, or features (M, D_phi) made before -> vectors (M, D)
         made_before = images.dim() == 2
         features = images.to(self.linear.weight.dtype) if made_before else self.features(images)
         if self.normalize_features:

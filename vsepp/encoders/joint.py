@@ -36,6 +36,7 @@ class JointEmbedding(nn.Module):
         weights: str = "none",
         finetune: bool = False,
         fixed_statistics: bool = False,
+        finetune_from: str = "",
     ) -> "JointEmbedding":
         """A fresh model; what is not architecture concerns the image encoder's backbone."""
         plan = architecture
@@ -51,6 +52,8 @@ class JointEmbedding(nn.Module):
                 normalize=plan.normalize_images,
                 normalize_features=plan.normalize_features,
                 absolute=plan.absolute,
+                finetune_from=finetune_from,
+                size=plan.size,
             ),
             _caption_encoder(plan),
             SIMILARITIES[plan.similarity],

@@ -4,6 +4,7 @@ from vsepp.data.captioned import CaptionedImages
 from vsepp.data.features import FeatureRow
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.backbones import fingerprint
+from vsepp.encoders.halves import cut_before
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 from vsepp.experiments.recipe import Recipe
@@ -13,6 +14,12 @@ SAME = ("backbone", "size", "resize", "square", "crops")
 
 def has_features(data: CaptionedImages) -> bool:
     return isinstance(data.items[0].path, FeatureRow)
+
+
+def has_maps(data: CaptionedImages) -> bool:
+    """What a net's first part has made of the pictures, instead of features."""
+    first = data.items[0].path
+    return isinstance(first, FeatureRow) and first.table.rows.ndim == 4
 
 
 def learns_from_features_alone(recipe: Recipe, data: CaptionedImages) -> bool:
@@ -34,7 +41,10 @@ def length_of_features(data: CaptionedImages) -> int:
 
 
 def check_that_features_fit(
-    architecture: Architecture, model: JointEmbedding, data: CaptionedImages
+    architecture: Architecture,
+    model: JointEmbedding,
+    data: CaptionedImages,
+    finetune_from: str = "",
 ) -> None:
     """Features of another net, or of other crops, would be learned without a complaint."""
     if not has_features(data):
@@ -42,21 +52,35 @@ def check_that_features_fit(
             length_of_features(data)
         return
     backbone = model.image_encoder.backbone
-    if length_of_features(data) != backbone.num_features:
+    is_maps = has_maps(data)
+    if is_maps:
+        _check_that_maps_fit(data, finetune_from)
+    elif length_of_features(data) != backbone.num_features:
         raise WrongRequest(
             f"{data.name} does not fit: {architecture.backbone} makes {backbone.num_features:,}. "
             "Whatever made them, they can be learned from: vsepp train features --data ..."
         )
-    if model.image_encoder.finetune and not architecture.takes_features:
+    if model.image_encoder.finetune and not architecture.takes_features and not is_maps:
         raise WrongRequest(
             f"{data.name} cannot train {architecture.backbone}: that takes the pictures. "
             "Give them, or keep it as it is: --set model.finetune=false"
         )
     if data.origin and not architecture.takes_features:
-        mine = {key: getattr(architecture, key) for key in SAME} | {
-            "weights": fingerprint(backbone)
-        }
+        mine = {key: getattr(architecture, key) for key in SAME}
+        frozen = (
+            cut_before(backbone.net, finetune_from, architecture.size)[0] if is_maps else backbone
+        )
+        mine |= {"weights": fingerprint(frozen)}
         other = {key: (data.origin.get(key), mine[key]) for key in mine}
         differ = [f"{k} {had}, not {has}" for k, (had, has) in other.items() if had != has]
         if differ:
             raise WrongRequest(f"{data.name} was made by another net: {'; '.join(differ)}.")
+
+
+def _check_that_maps_fit(data: CaptionedImages, finetune_from: str) -> None:
+    before = (data.origin or {}).get("before")
+    if before is None or before != finetune_from:
+        raise WrongRequest(
+            f"{data.name} holds what goes into {before or 'an unknown part'} of a net. That is what can "
+            f"learn from it: --set model.finetune=true --set model.finetune_from={before or 'MODULE'}"
+        )

@@ -1,6 +1,7 @@
 """What a frozen net makes of a collection, computed once and written in the release's layout."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,15 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import Progress
+from torch import Tensor, nn
 
 from vsepp.data.captioned import CaptionedImage, CaptionedImages, is_plain_name
 from vsepp.data.features import ORIGIN
 from vsepp.data.pictures import View
 from vsepp.data.troubles import shortened
 from vsepp.devices import best_device, pictures_at_once, prepare
-from vsepp.encoders.backbones import Backbone, backbone, fingerprint
+from vsepp.encoders.backbones import backbone, fingerprint
+from vsepp.encoders.halves import cut_before
 from vsepp.errors import WrongRequest
 from vsepp.experiments.fingerprint import content_of_items
 from vsepp.experiments.opening import UseKeys
@@ -30,6 +33,7 @@ class NetKeys:
     size: int = 224
     resize: int = 256
     square: bool = False
+    before: str = ""  # keep what goes into this module, such as stages.3, for model.finetune_from
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,17 @@ def precompute(
     prepare(device)
     net = backbone(name, keys.weights, keys.size).to(device).eval()
     view = View(keys.size, keys.resize, keys.square, crops)
-    _begin(into, _origin(data, name, net, view))
+    part = cut_before(net.net, keys.before, keys.size)[0] if keys.before else net
+    origin = _origin(data, name, part, view)
+    _begin(into, origin | ({"before": keys.before} if keys.before else {}))
+
+    def made_of(images: Tensor) -> Tensor:
+        images = images.to(device)
+        made: Tensor = part(net.scaled(images)).half() if keys.before else net(images).float()
+        return made.cpu()
+
     for split in data.splits:
-        _write_split(data.split(split), ON_DISK.get(split, split), net, view, into)
+        _write_split(data.split(split), ON_DISK.get(split, split), made_of, view, into)
     return {split: pictures for split, (pictures, _) in data.splits.items()}
 
 
@@ -68,7 +80,7 @@ def _check_names(data: CaptionedImages) -> None:
             )
 
 
-def _origin(data: CaptionedImages, name: str, net: Backbone, view: View) -> dict[str, Any]:
+def _origin(data: CaptionedImages, name: str, net: nn.Module, view: View) -> dict[str, Any]:
     return {
         "backbone": name,
         "weights": fingerprint(net),
@@ -98,7 +110,11 @@ def _begin(into: Path, origin: dict[str, Any]) -> None:
 
 
 def _write_split(
-    items: list[CaptionedImage], stem: str, net: Backbone, view: View, into: Path
+    items: list[CaptionedImage],
+    stem: str,
+    made_of: Callable[[Tensor], Tensor],
+    view: View,
+    into: Path,
 ) -> None:
     file = into / f"{stem}_ims.npy"
     if file.is_file():
@@ -108,19 +124,23 @@ def _write_split(
     # differs from the release: a line for each caption, so that pictures may have any number
     _write_lines(into / f"{stem}_ids.txt", [key for key, _ in captions])
     draft = into / f".{stem}.draft"
-    rows = np.lib.format.open_memmap(
-        draft, mode="w+", dtype=np.float32, shape=(len(items), net.num_features)
-    )
+    rows: np.ndarray | None = None
     console = Console(stderr=True)
     bars = Progress(console=console, transient=True, disable=not console.is_terminal)
     with torch.inference_mode(), bars as progress:
         bar = progress.add_task(stem, total=len(items))
         done = 0
-        device = net.mean.device
-        for images in DecodedPictures(items, view, memory=0).batches(pictures_at_once(device)):
-            rows[done : done + len(images)] = net(images.to(device)).float().cpu().numpy()
+        for images in DecodedPictures(items, view, memory=0).batches(
+            pictures_at_once(best_device())
+        ):
+            made = made_of(images).numpy()
+            if rows is None:
+                shape = len(items), *made.shape[1:]
+                rows = np.lib.format.open_memmap(draft, mode="w+", dtype=made.dtype, shape=shape)
+            rows[done : done + len(images)] = made
             done += len(images)
             progress.update(bar, completed=done)
+    assert rows is not None  # a split has pictures
     rows.flush()
     draft.replace(file)
 

@@ -34,6 +34,7 @@ class DataKeys:
     validate_images: int = 0  # only so many of them; 0: all
     # differs from the release: all captions, but in the paper's rows, where it is 5
     captions: int = 0  # of each picture, the first so many; 0: all
+    captions_per_epoch: int = 0  # of each picture, so many at random; 0: all
     crop: Crop = "random_resized"  # of training pictures
     crop_size: int = 0  # of random ones; 0: model.size, as in use
     crop_area: float = LEAST_AREA  # the share of a picture that random_resized shows at least
@@ -49,6 +50,7 @@ class DataKeys:
 class ModelKeys(Design):
     weights: str = "none"  # none, timm (downloads) or a file
     finetune: bool = False  # train the backbone, too
+    finetune_from: str = ""  # only this module of it and what follows, such as stages.3
     fixed_statistics: bool = False  # of its batch norms, and no dropout in it, while it is trained
     word_vectors: str = (
         ""  # GloVe's or fastText's file, for words to begin with; not for start_from's

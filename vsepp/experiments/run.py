@@ -64,7 +64,7 @@ def _train(
     torch.manual_seed(recipe.seed)
     setup = set_up(recipe, data, device, processes)
     ways = recipe.batch_size, recipe.data.crop, recipe.seed, recipe.model.word_dropout
-    batches = setup.learned.batches(*ways, processes.share)
+    batches = setup.learned.batches(*ways, processes.share, recipe.data.captions_per_epoch)
     optimizer = adam(setup.model, recipe.net_share)
     average = RunningAverage(setup.model, recipe.averaging) if recipe.averaging else None
     keeper = Keeper(recipe, notes_of(data, of_run), setup, optimizer, average, into)
@@ -130,7 +130,11 @@ def walk_for(
     if recipe.chunk_size or processes.number > 1 or recipe.precision == "float64":
         chunk_size = recipe.chunk_size or None
         return partial(loop.steps_and_epochs, chunk_size=chunk_size, processes=processes)
-    if setup.learns_a_net and device.type == "cpu" and not recipe.loss.nested:
+    if (
+        setup.learns_a_net
+        and (device.type == "cpu" or recipe.model.finetune_from)
+        and not recipe.loss.nested
+    ):
         return loop.steps_and_epochs  # its time is the net's
     return partial(fast.steps_and_epochs, nested=recipe.loss.nested, precision=recipe.precision)
 

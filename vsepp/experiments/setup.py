@@ -41,7 +41,8 @@ class Setup:
 
     @property
     def learns_a_net(self) -> bool:
-        return self.model.image_encoder.finetune and self.learned.features is None
+        features = self.learned.features
+        return self.model.image_encoder.finetune and (features is None or features.dim() == 4)
 
 
 def set_up(
@@ -54,7 +55,7 @@ def set_up(
     held_out = data.split(recipe.data.validate)[: recipe.data.validate_images or None]
     check_that_all_agree(recipe, items, held_out, processes)
     vocabulary, architecture, model = _fresh_or_further(recipe, data, items)
-    check_that_features_fit(architecture, model, data)
+    check_that_features_fit(architecture, model, data, recipe.model.finetune_from)
     model.to(device, torch.float64 if recipe.precision == "float64" else torch.float32)
     processes.copy_from_first(list(model.state_dict().values()))
     view = architecture.view
@@ -82,7 +83,7 @@ def _fresh_or_further(
         captions = (caption for item in items for caption in item.captions)
         vocabulary = Vocabulary.learn(captions, recipe.data.min_count, _cutter(recipe))
         architecture = architecture_of(recipe, data, len(vocabulary))
-        backbone_keys = keys.weights, keys.finetune, keys.fixed_statistics
+        backbone_keys = keys.weights, keys.finetune, keys.fixed_statistics, keys.finetune_from
         model = JointEmbedding.build(architecture, *backbone_keys)
         if keys.word_vectors:
             begin_with(keys.word_vectors, model.caption_encoder.words, vocabulary)
@@ -101,7 +102,8 @@ def _further(
     other = {key: getattr(keys, key) for key in recipe.differs_from_start}
     architecture = replace(before.architecture, num_words=len(vocabulary), **other)
     _check_crops(recipe, data, architecture)
-    model = JointEmbedding.build(architecture, "none", keys.finetune, keys.fixed_statistics)
+    backbone_keys = "none", keys.finetune, keys.fixed_statistics, keys.finetune_from
+    model = JointEmbedding.build(architecture, *backbone_keys)
     weights = before.model.state_dict()
     weights[WORDS] = _with_new_words(weights[WORDS], len(vocabulary))
     try:

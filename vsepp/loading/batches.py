@@ -86,13 +86,14 @@ class Pairs:
 
     def batches(
         self, size: int = 128, crop: Crop = "center", seed: int = 0, word_dropout: float = 0.0,
-        share: Share = slice
+        share: Share = slice, captions_of_each: int = 0
     ) -> "Batches":  # fmt: skip
         """Shuffled batches of pairs; every pass over them is a new epoch in a new order.
 
-        `share` says which rows of a batch are made here; by default, all.
+        `share` says which rows of a batch are made here; by default, all. Of each picture, an epoch has
+        `captions_of_each` captions at random, or all.
         """
-        return Batches(self, size, crop, seed, word_dropout, share)
+        return Batches(self, size, crop, seed, word_dropout, share, captions_of_each)
 
     def image_batches(self, size: int = 128, share: Share = slice) -> Iterator[Tensor]:
         """Every picture once, or a share of them, in order, as pixels or as features."""
@@ -149,9 +150,12 @@ class Batches:
 
     def __init__(
         self, pairs: Pairs, size: int, crop: Crop, seed: int, word_dropout: float = 0.0,
-        share: Share = slice
+        share: Share = slice, captions_of_each: int = 0
     ) -> None:  # fmt: skip
         self.pairs = pairs
+        self.captions_of_each = captions_of_each or len(pairs)
+        counts = np.bincount(pairs.image_of_caption)
+        self.pairs_per_epoch = int(np.minimum(counts, self.captions_of_each).sum())
         self.share = share
         self.size = size
         self.crop = crop
@@ -160,7 +164,7 @@ class Batches:
         self.epoch = 0  # passes begun so far
 
     def __len__(self) -> int:
-        return -(-len(self.pairs) // self.size)
+        return -(-self.pairs_per_epoch // self.size)
 
     def __iter__(self) -> Iterator[Batch]:
         order, drawn, dropout = self.order(), self.draws(), self.dropout()
@@ -178,7 +182,15 @@ class Batches:
 
     def order(self) -> np.ndarray:
         """The caption numbers of the next epoch, batch after batch."""
-        return np.random.default_rng((self.seed, self.epoch)).permutation(len(self.pairs))
+        order = np.random.default_rng((self.seed, self.epoch)).permutation(len(self.pairs))
+        if self.pairs_per_epoch == len(self.pairs):
+            return order
+        images = self.pairs.image_of_caption[order]
+        by_image = np.argsort(images, kind="stable")
+        first = np.searchsorted(images[by_image], images[by_image])
+        place = np.empty_like(order)  # of a caption among those of its picture, in this order
+        place[by_image] = np.arange(len(order)) - first
+        return order[place < self.captions_of_each]
 
     def draws(self) -> np.ndarray | None:
         """Every pair's draw in the next epoch, where crops are random."""

@@ -161,7 +161,7 @@ def _check_that_batches_come_again(batches: Iterable[Batch], phases: Sequence[Ph
 def _share_done(batches: Iterable[Batch], num_batches: int, num_pairs: int) -> float:
     """Of an epoch, by pairs; by batches where nobody can tell how many pairs there will be."""
     if isinstance(batches, Batches):
-        return num_pairs / len(batches.pairs)
+        return num_pairs / batches.pairs_per_epoch
     return num_batches / len(batches)  # type: ignore[arg-type]
 
 

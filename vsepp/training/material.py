@@ -57,7 +57,7 @@ class Crops:
         self.encoder, self.batches, self.device = encoder, batches, device
         self.size, self.per_step = batches.size, per_step
         # A rest of an epoch begins anew: it is no whole batch, and so in no row with others.
-        self.whole = torch.tensor(len(batches.pairs) // batches.size, device=device)
+        self.whole = torch.tensor(batches.pairs_per_epoch // batches.size, device=device)
         self.places = torch.arange(batches.size, device=device)
         self.table: Tensor | None = None
 
