@@ -1,15 +1,15 @@
 """The collection that the model in the box learns from: COCO and Flickr8k, without near-duplicates of held-out photos.
 
-    python results/world.py COCO_SHARDS COCO FLICKR8K INTO
+    python results/world.py COCO_SHARDS COCO FLICKR8K INTO [CAPTIONS]
 
 COCO_SHARDS has the training photos as tar shards, COCO and FLICKR8K those of val and test (and Flickr8k's of train). INTO
 gets shards with the training and validation photos of both, so that `vsepp train ... --data INTO` learns from all of them and
-is validated on all. No test photo goes there.
+is validated on all. No test photo goes there. With CAPTIONS, only training photos with so many captions or more.
 
 A training photo is left out if it looks like a photo of either val or test, as it is or mirrored; a validation photo, if it
 looks like one of test. Two photos look alike if the 8 x 8 mean colours of both, squeezed into a square and at equal
 brightness, differ by at most 24 of 255 in each cell and colour: the rule by which `vsepp search` folds copies
-(benchmarks/LOG.md). results/world.json has the counts.
+(benchmarks/LOG.md). results/world-data.json has the counts.
 """
 
 import io
@@ -26,7 +26,7 @@ from PIL import Image, ImageOps
 
 SIDE, GREY, NEARLY = 8, 128, 24
 BATCH = 1024
-RECORD = Path(__file__).with_suffix(".json")
+RECORD = Path(__file__).with_name("world-data.json")
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Photo:
     shard: Path
     key: str
     look: np.ndarray  # (8, 8, 3)
+    captions: int
 
 
 def photos(source: str, shards: list[Path]) -> Iterator[Photo]:
@@ -44,8 +45,10 @@ def photos(source: str, shards: list[Path]) -> Iterator[Photo]:
         with tarfile.open(shard) as tar:
             for member in tar:
                 if member.name.endswith(".jpg"):
-                    content = tar.extractfile(member).read()
-                    yield Photo(source, split, shard, member.name[:-4], look(content))
+                    key = member.name.removesuffix(".jpg")
+                    colours = look(tar.extractfile(member).read())
+                    captions = json.load(tar.extractfile(f"{key}.json"))["captions"]
+                    yield Photo(source, split, shard, key, colours, len(captions))
 
 
 def look(content: bytes) -> np.ndarray:
@@ -87,9 +90,10 @@ def write(kept: list[Photo], into: Path) -> None:
 
 
 def main() -> None:
-    if len(sys.argv) != 5:
+    if len(sys.argv) not in (5, 6):
         sys.exit(__doc__)
-    coco_train, coco, flickr8k, into = map(Path, sys.argv[1:])
+    coco_train, coco, flickr8k, into = map(Path, sys.argv[1:5])
+    least = int(sys.argv[5]) if len(sys.argv) == 6 else 1
     into.mkdir(parents=True)
     shards = {
         "coco": [*coco_train.glob("*.tar"), *coco.glob("*.tar")],
@@ -104,7 +108,7 @@ def main() -> None:
     kept, counts = [], {}
     for split, is_out in left_out.items():
         for photo, out in zip(parts[split], is_out, strict=True):
-            if not out:
+            if not out and (split == "val" or photo.captions >= least):
                 kept.append(photo)
         for source in shards:
             of_source = [

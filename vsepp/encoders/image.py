@@ -53,8 +53,7 @@ class ImageEncoder(nn.Module):
         # The net's first part stays as it is; in a tuple, or the weights would be listed twice.
         self._halves: tuple[nn.Module, nn.Module] | None = None
         if finetune and finetune_from:
-            self._halves = cut_before(backbone.net, finetune_from, size)
-            self._halves[1].requires_grad_(True)
+            self.cut_before(finetune_from, size)[1].requires_grad_(True)
         self.finetune = finetune
         self.fixed_statistics = fixed_statistics
         self.normalize = normalize  # Sec. 3: VSE0 keeps the image norm; it helped the baseline
@@ -68,17 +67,23 @@ class ImageEncoder(nn.Module):
         nn.init.uniform_(self.linear.weight, -bound, bound)
         nn.init.zeros_(self.linear.bias)
 
+    def cut_before(self, name: str, size: int) -> tuple[nn.Module, nn.Module]:
+        """From now on, maps that go into this module of the net are taken in place of pictures, too."""
+        self._halves = cut_before(self.backbone.net, name, size)
+        return self._halves
+
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
-        if not self.finetune or self._halves:
+        if not self.finetune:
             self.backbone.eval()
+            return self
+        net: nn.Module = self.backbone
         if self._halves:
-            self._halves[1].train(mode)
-        if self._halves and self.fixed_statistics:
-            _fix_statistics(self._halves[1])
-        elif self.fixed_statistics:
+            self.backbone.eval()
+            net = self._halves[1].train(mode)
+        if self.fixed_statistics:
             # differs from the release: there they train until an epoch's first validation
-            _fix_statistics(self.backbone)
+            _fix_statistics(net)
         return self
 
     def learn_quickly(self, precision: Precision, compiled: bool = False) -> None:

@@ -22,6 +22,11 @@ def has_maps(data: CaptionedImages) -> bool:
     return isinstance(first, FeatureRow) and first.table.rows.ndim == 4
 
 
+def module_of_maps(data: CaptionedImages) -> str:
+    """The module that a collection's maps go into; empty where it has none."""
+    return str((data.origin or {}).get("before", "")) if has_maps(data) else ""
+
+
 def learns_from_features_alone(recipe: Recipe, data: CaptionedImages) -> bool:
     """As the recipe asks; or as nobody knows which net made them, so that none can be kept."""
     if recipe.model.backbone.startswith("features"):
@@ -78,8 +83,8 @@ def check_that_features_fit(
 
 
 def _check_that_maps_fit(data: CaptionedImages, finetune_from: str) -> None:
-    before = (data.origin or {}).get("before")
-    if before is None or before != finetune_from:
+    before = module_of_maps(data)
+    if not before or before != finetune_from:
         raise WrongRequest(
             f"{data.name} holds what goes into {before or 'an unknown part'} of a net. That is what can "
             f"learn from it: --set model.finetune=true --set model.finetune_from={before or 'MODULE'}"

@@ -5,7 +5,7 @@ from pathlib import Path
 from vsepp.data.captioned import CaptionedImages
 from vsepp.devices import best_device, join, prepare
 from vsepp.evaluation.retrieval import Retrieval, evaluate
-from vsepp.experiments.fitting import check_that_features_fit
+from vsepp.experiments.fitting import check_that_features_fit, module_of_maps
 from vsepp.experiments.opening import ALL_OF_IT, UseOfData, open_checked
 from vsepp.loading.batches import Pairs
 from vsepp.snapshots.snapshot import Snapshot
@@ -27,7 +27,7 @@ def measure(
 def measure_on(
     snapshot: Snapshot, data: CaptionedImages, split: str = "test", protocol: str = "full"
 ) -> Retrieval:
-    check_that_features_fit(snapshot.architecture, snapshot.model, data)
+    prepare_for(snapshot, data)
     processes = join()
     device = best_device()
     prepare(device)
@@ -35,3 +35,11 @@ def measure_on(
     items = data.split(split)
     pairs = Pairs(items, snapshot.vocabulary, snapshot.architecture.view, memory=0)
     return evaluate(snapshot.model.to(device), pairs, protocol, processes)
+
+
+def prepare_for(snapshot: Snapshot, data: CaptionedImages) -> None:
+    """Let the model take what a collection has: pictures, features, or maps of its net's first part."""
+    before = module_of_maps(data)
+    if before:
+        snapshot.model.image_encoder.cut_before(before, snapshot.architecture.size)
+    check_that_features_fit(snapshot.architecture, snapshot.model, data, before)

@@ -6,7 +6,7 @@ from pathlib import Path
 from vsepp.data.captioned import CaptionedImages
 from vsepp.devices import best_device, prepare
 from vsepp.evaluation.retrieval import Retrieval, embed
-from vsepp.experiments.measure import measure_on
+from vsepp.experiments.measure import measure_on, prepare_for
 from vsepp.loading.batches import Pairs
 from vsepp.snapshots.shorten import shortened
 from vsepp.snapshots.snapshot import Snapshot, check_that_none_is_in
@@ -20,6 +20,7 @@ def shorten(
     """Directions are found on the training split; recall on the validation split before and after."""
     check_that_none_is_in(into)
     long = Snapshot.load(folder)
+    prepare_for(long, data)
     device = best_device()
     prepare(device)
     items = data.split("train")[:ENOUGH]
