@@ -108,6 +108,43 @@ def test_precomputed_features_train_like_the_pictures(tmp_path, crop):
     check_that_another_net_is_refused(tmp_path / "made", keys, tmp_path / "c")
 
 
+def test_maps_of_a_net_train_its_last_part_like_the_pictures(tmp_path):
+    torch.manual_seed(7)
+    weights = random_weights("resnet18", tmp_path / "resnet18.safetensors")
+    pictures = write_folder(tmp_path / "pictures", some_items())
+    net = NetKeys(weights=str(weights), size=64, resize=64, before="layer4")
+    precompute(open_checked(str(pictures)), "resnet18", 1, tmp_path / "made", net)
+    assert np.load(tmp_path / "made" / "train_ims.npy").shape == (24, 256, 4, 4)
+    keys = [
+        *ON_FEATURES,
+        "model.backbone=resnet18",
+        f"model.weights={weights}",
+        "model.size=64",
+        "model.resize=64",
+        "data.crop=center",
+        "model.finetune=true",
+        "model.fixed_statistics=true",
+    ]
+    last = [*keys, "model.finetune_from=layer4"]
+    of_pictures = trained("features", last, pictures, tmp_path / "a")
+    of_maps = trained("features", last, tmp_path / "made", tmp_path / "b")
+    before = timm_weights(weights)
+    for name, weight in of_maps.items():  # maps are stored in half precision
+        assert torch.allclose(weight.float(), of_pictures[name].float(), atol=5e-3), name
+    frozen = "image_encoder.backbone.net.layer3.1.conv2.weight"
+    learned = "image_encoder.backbone.net.layer4.1.conv2.weight"
+    assert torch.equal(of_maps[frozen], before["layer3.1.conv2.weight"])
+    assert not torch.equal(of_maps[learned], before["layer4.1.conv2.weight"])
+    with pytest.raises(WrongRequest, match="goes into layer4"):
+        run(Recipe.load("features", keys), open_checked(str(tmp_path / "made")), tmp_path / "c")
+
+
+def timm_weights(file):
+    from safetensors.torch import load_file
+
+    return load_file(file)
+
+
 def random_weights(name, file):
     import timm
     from safetensors.torch import save_file
