@@ -124,7 +124,7 @@ def _write_split(
     # differs from the release: a line for each caption, so that pictures may have any number
     _write_lines(into / f"{stem}_ids.txt", [key for key, _ in captions])
     draft = into / f".{stem}.draft"
-    rows: np.ndarray | None = None
+    rows: np.memmap | None = None
     console = Console(stderr=True)
     bars = Progress(console=console, transient=True, disable=not console.is_terminal)
     with torch.inference_mode(), bars as progress:
