@@ -59,9 +59,9 @@ def recognises(path: Path) -> bool:
 def open_collection(path: Path, problems: Problems) -> CaptionedImages:
     files = sorted(path.glob("*_ims.npy"))
     items: dict[str, CaptionedImage] = {}
-    widths: dict[int, Path] = {}
+    shapes: dict[str, Path] = {}
     for file in files:
-        for item in _items(file, widths, problems):
+        for item in _items(file, shapes, problems):
             if item.key in items:
                 before = items[item.key].path
                 problems.report(item.path, f"the key {item.key} was in {before} before.")
@@ -70,7 +70,7 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
     if not items:
         raise WrongRequest(f"{path} contains no usable features with captions.")
     return CaptionedImages(
-        f"{path} (features of {next(iter(widths)):,} numbers)",
+        f"{path} (features of {next(iter(shapes))} numbers)",
         list(items.values()),
         problems.left_out,
         _origin(path),
@@ -130,13 +130,13 @@ def unusable_rows(table: FeatureTable) -> Iterator[tuple[int, str]]:
                 yield first + place, f"row {first + place} differs, and should repeat it."
 
 
-def _items(file: Path, widths: dict[int, Path], problems: Problems) -> Iterator[CaptionedImage]:
+def _items(file: Path, shapes: dict[str, Path], problems: Problems) -> Iterator[CaptionedImage]:
     # differs from the release: dev has all its images, there the first 5,000 captions
     stem = file.name.removesuffix("_ims.npy")
     rows = _array(file)
-    widths.setdefault(rows.shape[1], file)
-    if len(widths) > 1:
-        found = " and ".join(f"{width:,} in {file.name}" for width, file in widths.items())
+    shapes.setdefault(" x ".join(f"{side:,}" for side in rows.shape[1:]), file)
+    if len(shapes) > 1:
+        found = " and ".join(f"{shape} in {file.name}" for shape, file in shapes.items())
         raise WrongRequest(f"{file.parent}: the features have different lengths: {found}.")
     texts = file.with_name(f"{stem}_caps.txt")
     captions = list(_lines(texts, problems))
