@@ -102,7 +102,7 @@ def test_embedding_imports_no_torch(snapshot_folder, tmp_path):
 def test_recipes_lists_the_papers_rows():
     listed = json.loads(vsepp("recipes", "--json").stdout)
     rows = [recipe for recipe in listed if recipe["row"]]
-    assert (len(listed), len(rows)) == (58, 28)
+    assert (len(listed), len(rows)) == (60, 28)
     assert {"default", "scratch", "f8k-best", "1.11"} <= {recipe["recipe"] for recipe in listed}
     assert all(recipe["expect"] is None for recipe in listed if not recipe["row"])
     for recipe in listed:
@@ -246,7 +246,7 @@ def test_data_is_ready_for_what_it_can_serve_and_for_nothing_else(tmp_path):
     assert coco["1.6"] == ["1,000 test pictures for 1k"]
     assert coco["f8k-vse0-1c"] == ["Flickr8k"]
     said = vsepp("data", "shapes:64").stdout.splitlines()
-    assert "Ready to train: default, default-ft, scratch, demo-* (3)" in said
+    assert "Ready to train: default, default-ft, scratch, world, world-frozen, demo-* (3)" in said
     assert "Needs Flickr30K: rows 3.* of the paper (10)" in said
 
 
