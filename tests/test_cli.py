@@ -112,8 +112,8 @@ def test_recipes_lists_the_papers_rows():
             assert set(row["expect"][side]) == {"r1", "r5", "r10", "median_rank"}
     said = vsepp("recipes").stdout
     assert "1.11  VSE++ (ResNet, FT), RC+rV" in said
-    assert "  default                tf_efficientnet_lite1, sum_of_hinges then" in said
-    assert "  default-ft             tf_efficientnet_lite1 fine-tuned, sum_of_hinges then" in said
+    assert "  default                tiny_vit_5m_224, sum_of_hinges then" in said
+    assert "  default-ft             tiny_vit_5m_224 fine-tuned, sum_of_hinges then" in said
 
 
 @pytest.fixture
