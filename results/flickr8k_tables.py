@@ -85,7 +85,7 @@ def rows_of_the_best() -> list[str]:
             row_of_all_recalls(f"{words}, {dims}", [shipped["runs"][dims]], command)
             for words, dims, command in (
                 ("the mean of three of one start", long[0], f"{start} && {fine_tune} && {average}"),
-                ("shortened: the model in the box", short[0], turn),
+                ("shortened: the earlier model in the box", short[0], turn),
             )
         ),
     ]

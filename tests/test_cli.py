@@ -103,7 +103,7 @@ def test_embedding_imports_no_torch(snapshot_folder, tmp_path):
 def test_recipes_lists_the_papers_rows():
     listed = json.loads(vsepp("recipes", "--json").stdout)
     rows = [recipe for recipe in listed if recipe["row"]]
-    assert (len(listed), len(rows)) == (58, 28)
+    assert (len(listed), len(rows)) == (60, 28)
     assert {"default", "scratch", "f8k-best", "1.11"} <= {recipe["recipe"] for recipe in listed}
     assert all(recipe["expect"] is None for recipe in listed if not recipe["row"])
     for recipe in listed:
@@ -114,8 +114,8 @@ def test_recipes_lists_the_papers_rows():
     said = vsepp("recipes").stdout
     for cells in (
         ("1.11", r"VSE\+\+ \(ResNet, FT\), RC\+rV", "coco", "from 1.10"),
-        ("default", "tf_efficientnet_lite1, sum_of_hinges then"),
-        ("default-ft", "tf_efficientnet_lite1 fine-tuned, sum_of_hinges then"),
+        ("default", "tiny_vit_5m_224, sum_of_hinges then"),
+        ("default-ft", "tiny_vit_5m_224 fine-tuned, sum_of_hinges then"),
     ):
         assert re.search("^  " + " {3,}".join(cells), said, re.MULTILINE), cells
 
@@ -250,7 +250,7 @@ def test_data_is_ready_for_what_it_can_serve_and_for_nothing_else(tmp_path):
     assert coco["1.6"] == ["1,000 test images for 1k"]
     assert coco["f8k-vse0-1c"] == ["Flickr8k"]
     said = vsepp("data", "shapes:64").stdout.splitlines()
-    assert "Ready to train: default, default-ft, scratch, demo-* (3)" in said
+    assert "Ready to train: default, default-ft, scratch, world, world-frozen, demo-* (3)" in said
     assert "Needs Flickr30K: rows 3.* of the paper (10)" in said
 
 

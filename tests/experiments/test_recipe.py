@@ -48,6 +48,7 @@ def test_a_recipe_from_a_file(tmp_path):
         ("model.size=224", "larger than model.resize"),
         ("model.finetune=false", "set model.finetune=true"),
         ("phases=[{epochs = 0, learning_rate = 1.0}]", "no epochs"),
+        ("data.captions_per_epoch=-1", "0 or more"),
         ("model.word_dropout=1", "0 to less than 1"),
         ("data.crop_size=-1", "0 or more"),
         ("data.crop_area=0", "more than 0"),
@@ -58,6 +59,13 @@ def test_a_recipe_from_a_file(tmp_path):
 def test_a_wrong_change_is_explained(change, message):
     with pytest.raises(WrongRequest, match=message):
         Recipe.load("scratch", [change])
+
+
+def test_a_net_is_fine_tuned_in_part_only_where_it_is_fine_tuned():
+    part = "model.finetune_from=features.3"
+    with pytest.raises(WrongRequest, match=r"set model\.finetune=true"):
+        Recipe.load("default", [part, "model.finetune=false"])
+    assert Recipe.load("default", [part, "model.finetune=true"]).model.finetune_from == "features.3"
 
 
 def test_random_crops_alone_have_a_size_of_their_own():
@@ -101,7 +109,7 @@ def test_every_recipe_of_ours_loads_and_opens_with_its_command():
         assert first.startswith("# ")
         assert "vsepp " in first
         assert len(file.read_text().splitlines()) < 15 or file.stem == GRID
-    assert len(files) == 39
+    assert len(files) == 41
 
 
 def test_the_grid_is_every_model_with_every_crop():
@@ -161,7 +169,7 @@ def test_the_papers_rows_crop_and_cut_words_as_the_release_did():
     assert {(recipe.data.words, recipe.data.crop_from) for recipe in ours} == {
         ("unicode", "resized")
     }
-    assert len(ours) == 30
+    assert len(ours) == 32
 
 
 def test_originals_are_for_the_releases_crops_alone():

@@ -122,3 +122,14 @@ def test_many_cores_do_not_begin_many_batches(world, monkeypatch):
     assert len(begun) <= AHEAD + 1
     assert len(list(batches)) == len(pairs) // 4 - 1
     assert len(begun) == len(pairs) // 4
+
+
+def test_an_epoch_may_have_some_captions_of_each_picture(pairs):
+    batches = pairs.batches(32, captions_of_each=1)
+    orders = [batches.epoch(number).order for number in range(2)]
+    images = [pairs.image_of_caption[order] for order in orders]
+    assert all(sorted(some) == list(range(len(pairs.items))) for some in images)
+    assert set(orders[0]) != set(orders[1])  # other captions in the next epoch
+    assert len(batches) == len(list(batches)) == -(-len(pairs.items) // 32)
+    all_of_each, whole = pairs.batches(32, captions_of_each=99), pairs.batches(32)
+    assert np.array_equal(all_of_each.epoch(0).order, whole.epoch(0).order)

@@ -199,7 +199,10 @@ def precompute(
         say(f"  {split:<8}{images:>9,} images")
     if collection.left_out:
         say(summarize_left_out(collection.left_out))
-    say(f"Train on them: vsepp train features --data {into} --into DIR")
+    before = keys.model.before
+    finetune = f" --set model.finetune=true --set model.finetune_from={before}" if before else ""
+    recipe = "RECIPE" if before else "features"
+    say(f"Train on them: vsepp train {recipe} --data {into} --into DIR{finetune}")
 
 
 @verb

@@ -2,7 +2,8 @@
 
 An array has a row for each image, or repeats it for each of its captions. SPLIT_ids.txt, if present,
 names the image of each row or of each caption, and SPLIT_caption_ids.txt has an id for each caption.
-features.json, which `vsepp precompute` adds, says which backbone made the features.
+features.json, which `vsepp precompute` adds, says which backbone made the features. Instead of features, the array may hold
+feature maps (N, C, H, W) of the first part of a net.
 """
 
 import json
@@ -30,7 +31,7 @@ class FeatureTable:
     """One memory-mapped array of features."""
 
     file: Path
-    rows: np.ndarray = field(repr=False, compare=False)  # (R, D_phi)
+    rows: np.ndarray = field(repr=False, compare=False)  # (R, D_phi), or maps (R, C, H, W)
     repeats: int = 1  # equal rows of one image
 
 
@@ -58,9 +59,9 @@ def recognises(path: Path) -> bool:
 def open_collection(path: Path, problems: Problems) -> CaptionedImages:
     files = sorted(path.glob("*_ims.npy"))
     items: dict[str, CaptionedImage] = {}
-    widths: dict[int, Path] = {}
+    shapes: dict[str, Path] = {}
     for file in files:
-        for item in _items(file, widths, problems):
+        for item in _items(file, shapes, problems):
             if item.key in items:
                 before = items[item.key].path
                 problems.report(item.path, f"the key {item.key} was in {before} before.")
@@ -69,7 +70,7 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
     if not items:
         raise WrongRequest(f"{path} contains no usable features with captions.")
     return CaptionedImages(
-        f"{path} (features of {next(iter(widths)):,} numbers)",
+        f"{path} (features of {next(iter(shapes))} numbers)",
         list(items.values()),
         problems.left_out,
         _origin(path),
@@ -78,7 +79,7 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
 
 
 def features_of(items: Sequence[CaptionedImage]) -> np.ndarray | None:
-    """The features (N, D_phi) of items that have them instead of images."""
+    """The features (N, D_phi), or maps (N, C, H, W), of items that have them instead of images."""
     rows = [item.path for item in items if isinstance(item.path, FeatureRow)]
     if len(rows) < len(items) or not rows:
         return None
@@ -118,6 +119,7 @@ def unusable_rows(table: FeatureTable) -> Iterator[tuple[int, str]]:
     step = ROWS_AT_ONCE * table.repeats
     for start in range(0, len(table.rows), step):
         chunk = table.rows[start : start + step]
+        chunk = chunk.reshape(len(chunk), -1)
         for row in np.flatnonzero(~np.isfinite(chunk).all(axis=1)).tolist():
             yield start + row, "contains NaN or infinity."
         if table.repeats > 1:
@@ -128,13 +130,13 @@ def unusable_rows(table: FeatureTable) -> Iterator[tuple[int, str]]:
                 yield first + place, f"row {first + place} differs, and should repeat it."
 
 
-def _items(file: Path, widths: dict[int, Path], problems: Problems) -> Iterator[CaptionedImage]:
+def _items(file: Path, shapes: dict[str, Path], problems: Problems) -> Iterator[CaptionedImage]:
     # differs from the release: dev has all its images, there the first 5,000 captions
     stem = file.name.removesuffix("_ims.npy")
     rows = _array(file)
-    widths.setdefault(rows.shape[1], file)
-    if len(widths) > 1:
-        found = " and ".join(f"{width:,} in {file.name}" for width, file in widths.items())
+    shapes.setdefault(" x ".join(f"{side:,}" for side in rows.shape[1:]), file)
+    if len(shapes) > 1:
+        found = " and ".join(f"{shape} in {file.name}" for shape, file in shapes.items())
         raise WrongRequest(f"{file.parent}: the features have different lengths: {found}.")
     texts = file.with_name(f"{stem}_caps.txt")
     captions = list(_lines(texts, problems))
@@ -182,7 +184,7 @@ def _array(file: Path) -> np.ndarray:
             f"{file} contains {rows.shape[1]} regions per image. Expected one vector per image, such as "
             "their mean: np.save(..., array.mean(1))."
         )
-    if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.floating) or not len(rows):
+    if rows.ndim not in (2, 4) or not np.issubdtype(rows.dtype, np.floating) or not len(rows):
         raise WrongRequest(
             f"{file}: expected a row of numbers for each image, found {rows.dtype} {rows.shape}."
         )

@@ -101,7 +101,7 @@ def _look_at(net: Any, name: str, size: int) -> None:
         ) from error
 
 
-def fingerprint(net: Backbone) -> str:
+def fingerprint(net: nn.Module) -> str:
     """A short name for these very weights."""
     digest = hashlib.sha256()
     for tensor in net.state_dict().values():

@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from vsepp.devices import autocast, speed_up
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.caption import BagOfWords, CaptionEncoder, GRUEncoder
+from vsepp.encoders.halves import cut_before
 from vsepp.equations.similarity import SIMILARITIES, inner_product, normalize
 from vsepp.errors import WrongRequest
 from vsepp.loading.batches import Batch
@@ -39,12 +40,19 @@ class Backbone(nn.Module):
             crops = self(images.flatten(0, 1))
             mean: Tensor = crops.unflatten(0, images.shape[:2]).mean(1)
             return mean
-        features: Tensor = self.net((images.to(self.mean.dtype) - self.mean) / self.std)
+        features: Tensor = self.net(self.scaled(images))
         return features
+
+    def scaled(self, images: Tensor) -> Tensor:
+        return (images.to(self.mean.dtype) - self.mean) / self.std
 
 
 class ImageEncoder(nn.Module):
-    """f(i) = W_f phi(i): a backbone, frozen or fine-tuned, and a linear map."""
+    """f(i) = W_f phi(i): a backbone, frozen or fine-tuned, and a linear map.
+
+    With `finetune_from`, only that module of the backbone and those after it are trained; `size` is the side of
+    the images.
+    """
 
     def __init__(
         self,
@@ -55,9 +63,15 @@ class ImageEncoder(nn.Module):
         normalize: bool = True,
         normalize_features: bool = True,
         absolute: bool = False,
+        finetune_from: str = "",
+        size: int = 224,
     ) -> None:
         super().__init__()
-        self.backbone = backbone.requires_grad_(finetune)
+        self.backbone = backbone.requires_grad_(finetune and not finetune_from)
+        # In a tuple: as modules, their weights would be listed twice.
+        self._halves: tuple[nn.Module, nn.Module] | None = None
+        if finetune and finetune_from:
+            self.cut_before(finetune_from, size)[1].requires_grad_(True)
         self.finetune = finetune
         self.fixed_statistics = fixed_statistics
         self.normalize = normalize  # Sec. 3: VSE0 keeps the image norm; it helped the baseline
@@ -70,13 +84,27 @@ class ImageEncoder(nn.Module):
         nn.init.uniform_(self.linear.weight, -bound, bound)
         nn.init.zeros_(self.linear.bias)
 
+    @property
+    def is_cut(self) -> bool:
+        return self._halves is not None
+
+    def cut_before(self, name: str, size: int) -> tuple[nn.Module, nn.Module]:
+        """From now on, maps that go into this module of the net are accepted instead of images, too."""
+        self._halves = cut_before(self.backbone.net, name, size)
+        return self._halves
+
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
         if not self.finetune:
             self.backbone.eval()
-        elif self.fixed_statistics:
+            return self
+        net: nn.Module = self.backbone
+        if self._halves:
+            self.backbone.eval()
+            net = self._halves[1].train(mode)
+        if self.fixed_statistics:
             # differs from the release: there they train until an epoch's first validation
-            _fix_statistics(self.backbone)
+            _fix_statistics(net)
         return self
 
     def use_fast_training(self, compiled: bool = False) -> None:
@@ -85,8 +113,8 @@ class ImageEncoder(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """phi(i)."""
-        # images (M, 3, S, S) or (M, K, 3, S, S) -> features (M, D_phi)
-        net = self._compiled if self._compiled and self.training else self.backbone
+        # images (M, 3, S, S) or (M, K, 3, S, S), or maps (M, C, H, W) -> features (M, D_phi)
+        net = self._net()
         with (
             torch.set_grad_enabled(torch.is_grad_enabled() and self.finetune),
             autocast(images, is_wanted=self.training),
@@ -94,8 +122,26 @@ class ImageEncoder(nn.Module):
             features = net(images)
         return features.to(self.linear.weight.dtype)
 
+    def _net(self) -> Callable[[Tensor], Tensor]:
+        if self._halves:
+            return self._run_halves
+        return self._compiled if self._compiled and self.training else self.backbone
+
+    def _run_halves(self, images: Tensor) -> Tensor:
+        assert self._halves is not None
+        if images.dim() == 5:  # 10C, as in `Backbone`
+            crops = self._run_halves(images.flatten(0, 1))
+            mean: Tensor = crops.unflatten(0, images.shape[:2]).mean(1)
+            return mean
+        first, second = self._halves
+        if images.shape[1] == 3:  # pixels
+            with torch.no_grad():
+                images = first(self.backbone.scaled(images))
+        features: Tensor = second(images.to(self.linear.weight.dtype))
+        return features
+
     def forward(self, images: Tensor) -> Tensor:
-        # images (M, 3, S, S) or (M, K, 3, S, S), or features (M, D_phi) -> vectors (M, D)
+        # images or maps as in `features`, or features (M, D_phi) -> vectors (M, D)
         are_features = images.dim() == 2
         features = images.to(self.linear.weight.dtype) if are_features else self.features(images)
         if self.normalize_features:
@@ -139,6 +185,7 @@ class JointEmbedding(nn.Module):
         weights: str = "none",
         finetune: bool = False,
         fixed_statistics: bool = False,
+        finetune_from: str = "",
     ) -> "JointEmbedding":
         """A fresh model; what is not architecture concerns the image encoder's backbone."""
         from vsepp.encoders.backbones import backbone
@@ -156,6 +203,8 @@ class JointEmbedding(nn.Module):
                 normalize=plan.normalize_images,
                 normalize_features=plan.normalize_features,
                 absolute=plan.absolute,
+                finetune_from=finetune_from,
+                size=plan.size,
             ),
             _caption_encoder(plan),
             SIMILARITIES[plan.similarity],

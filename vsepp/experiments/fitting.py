@@ -1,9 +1,12 @@
 """Whether a net and the features of a collection belong together."""
 
+from torch import nn
+
 from vsepp.data.captioned import CaptionedImages
 from vsepp.data.features import FeatureRow
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.backbones import fingerprint
+from vsepp.encoders.halves import cut_before
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 from vsepp.experiments.recipe import Recipe
@@ -15,8 +18,19 @@ def has_features(data: CaptionedImages) -> bool:
     return isinstance(data.items[0].path, FeatureRow)
 
 
+def has_maps(data: CaptionedImages) -> bool:
+    """Feature maps of the first part of a net, instead of features."""
+    first = data.items[0].path
+    return isinstance(first, FeatureRow) and first.table.rows.ndim == 4
+
+
+def module_of_maps(data: CaptionedImages) -> str:
+    """The module whose input a collection's maps are; empty without maps."""
+    return str((data.origin or {}).get("before", "")) if has_maps(data) else ""
+
+
 def learns_from_features_alone(recipe: Recipe, data: CaptionedImages) -> bool:
-    """As the recipe asks; or as nobody knows which net made them, so that none can be kept."""
+    """If the recipe asks for it, or if the net that made them is unknown and so cannot be saved."""
     if recipe.model.backbone.startswith("features"):
         return True
     is_fixed = not recipe.model.finetune and not recipe.crops_at_random
@@ -34,29 +48,44 @@ def length_of_features(data: CaptionedImages) -> int:
 
 
 def check_that_features_fit(
-    architecture: Architecture, model: JointEmbedding, data: CaptionedImages
+    architecture: Architecture,
+    model: JointEmbedding,
+    data: CaptionedImages,
+    finetune_from: str = "",
 ) -> None:
-    """Features of another net, or of other crops, would be learned without a complaint."""
+    """Features of another net, or of other crops, would be learned from without an error."""
     if not has_features(data):
         if architecture.takes_features:
             length_of_features(data)
         return
     backbone = model.image_encoder.backbone
-    if length_of_features(data) != backbone.num_features:
+    if has_maps(data):
+        _check_that_maps_fit(data, finetune_from)
+    elif length_of_features(data) != backbone.num_features:
         raise WrongRequest(
             f"{data.name} does not fit: {architecture.backbone} makes {backbone.num_features:,}. "
             "Whatever made them, they can be learned from: vsepp train features --data ..."
         )
-    if model.image_encoder.finetune and not architecture.takes_features:
+    if model.image_encoder.finetune and not architecture.takes_features and not has_maps(data):
         raise WrongRequest(
             f"{data.name} cannot train {architecture.backbone}: that takes the pictures. "
             "Give them, or keep it as it is: --set model.finetune=false"
         )
     if data.origin and not architecture.takes_features:
-        mine = {key: getattr(architecture, key) for key in SAME} | {
-            "weights": fingerprint(backbone)
-        }
+        net: nn.Module = backbone
+        if has_maps(data):
+            net, _ = cut_before(backbone.net, finetune_from, architecture.size)
+        mine = {key: getattr(architecture, key) for key in SAME} | {"weights": fingerprint(net)}
         other = {key: (data.origin.get(key), mine[key]) for key in mine}
         differ = [f"{k} {had}, not {has}" for k, (had, has) in other.items() if had != has]
         if differ:
             raise WrongRequest(f"{data.name} was made by another net: {'; '.join(differ)}.")
+
+
+def _check_that_maps_fit(data: CaptionedImages, finetune_from: str) -> None:
+    before = module_of_maps(data)
+    if not before or before != finetune_from:
+        raise WrongRequest(
+            f"{data.name} holds what goes into {before or 'an unknown module'} of a net. Only that module and "
+            f"those after it can be trained from it: --set model.finetune=true --set model.finetune_from={before or 'MODULE'}"
+        )

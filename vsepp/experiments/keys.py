@@ -236,6 +236,7 @@ def _data(recipe: "Recipe") -> tuple[tuple[bool, str], ...]:
             or not (recipe.model.square and recipe.data.crop_squeezed),
             "Original images are not squeezed: set data.crop_from=resized or data.crop_squeezed=false.",
         ),
+        (recipe.data.captions_per_epoch >= 0, "data.captions_per_epoch takes 0 or more."),
         (0 < recipe.data.crop_area <= 1, "data.crop_area takes more than 0, up to 1."),
         (0 <= recipe.data.wrong_captions <= 1, "data.wrong_captions takes 0 to 1."),
         (
@@ -254,6 +255,10 @@ def _model(recipe: "Recipe") -> tuple[tuple[bool, str], ...]:
         (
             not recipe.model.backbone.startswith("features") or not recipe.model.finetune,
             "Features have no backbone to fine-tune: set model.finetune=false.",
+        ),
+        (
+            recipe.model.finetune or not recipe.model.finetune_from,
+            "model.finetune_from says where fine-tuning begins: set model.finetune=true.",
         ),
         (
             recipe.trains_nothing or recipe.model.backbone != "small" or recipe.model.finetune,

@@ -9,7 +9,7 @@ from vsepp.data.collections import DEFAULTS, DataOptions, Track, no_progress, op
 from vsepp.data.tokens import dimension_of, first_words, read_word_vectors
 from vsepp.devices import best_device, join, prepare
 from vsepp.evaluation.retrieval import Retrieval, embed, evaluate
-from vsepp.experiments.fitting import check_that_features_fit
+from vsepp.experiments.fitting import check_that_features_fit, module_of_maps
 from vsepp.loading.batches import Pairs
 from vsepp.snapshots.snapshot import Snapshot, check_no_snapshot
 from vsepp.snapshots.surgery import Fit, average_weights, expand_vocabulary, reduce_dimensions
@@ -35,7 +35,7 @@ def measure_on(
     snapshot: Snapshot, data: CaptionedImages, split: str = "test", protocol: str = "full"
 ) -> Retrieval:
     """R@K of a snapshot on a split of an opened collection."""
-    check_that_features_fit(snapshot.architecture, snapshot.model, data)
+    prepare_for(snapshot, data)
     processes = join()
     device = best_device()
     prepare(device)
@@ -46,6 +46,14 @@ def measure_on(
         memory=0,  # every image is needed once
     )
     return evaluate(snapshot.model.to(device), pairs, protocol, processes)
+
+
+def prepare_for(snapshot: Snapshot, data: CaptionedImages) -> None:
+    """Let the model accept what a collection has: images, features, or maps of the first part of its net."""
+    module = module_of_maps(data)
+    if module:
+        snapshot.model.image_encoder.cut_before(module, snapshot.architecture.size)
+    check_that_features_fit(snapshot.architecture, snapshot.model, data, module)
 
 
 def average(
@@ -68,6 +76,7 @@ def shorten(
     """Save a snapshot with fewer dimensions, found on the training split; validation results of both."""
     check_no_snapshot(into)
     long = Snapshot.load(folder)
+    prepare_for(long, data)
     device = best_device()
     prepare(device)
     items = data.split("train")[:NUM_IMAGES]

@@ -1,19 +1,22 @@
-"""Precomputes features of a frozen backbone, in the release's layout."""
+"""Precomputes features of a frozen backbone, or maps of its first part, in the release's layout."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from vsepp.data.captioned import CaptionedImage, CaptionedImages, is_plain_name, quote
 from vsepp.data.collections import Track, no_progress
 from vsepp.data.features import ORIGIN
 from vsepp.data.pictures import View
 from vsepp.devices import best_device, inference_batch_size, prepare
-from vsepp.encoders.backbones import Backbone, backbone, fingerprint
+from vsepp.encoders.backbones import backbone, fingerprint
+from vsepp.encoders.halves import cut_before
 from vsepp.errors import WrongRequest
 from vsepp.experiments.keys import UseKeys
 from vsepp.experiments.provenance import content_of_items
@@ -28,6 +31,7 @@ class NetKeys:
     size: int = 224
     resize: int = 256
     square: bool = False
+    before: str = ""  # store the input of this module, such as stages.3, for model.finetune_from
 
 
 @dataclass(frozen=True)
@@ -50,14 +54,24 @@ def precompute(
     keys = keys or NetKeys()
     if crops not in (1, 10):
         raise WrongRequest(f"crops must be 1 (the center) or 10 (the mean of ten), not {crops}.")
+    if keys.before and crops == 10:
+        raise WrongRequest("Maps (model.before) are stored of one crop: use --crops 1.")
     _check_names(data)
     device = best_device()
     prepare(device)
     net = backbone(name, keys.weights, keys.size).to(device).eval()
     view = View(keys.size, keys.resize, keys.square, crops)
-    _begin(into, _origin(data, name, net, view))
+    part = cut_before(net.net, keys.before, keys.size)[0] if keys.before else net
+    origin = _origin(data, name, part, view)
+    _begin(into, origin | ({"before": keys.before} if keys.before else {}))
+
+    def compute(images: Tensor) -> Tensor:
+        images = images.to(device)
+        rows: Tensor = part(net.scaled(images)).half() if keys.before else net(images).float()
+        return rows.cpu()
+
     for split in data.splits:
-        _write_split(data.split(split), ON_DISK.get(split, split), net, view, into, track)
+        _write_split(data.split(split), ON_DISK.get(split, split), compute, view, into, track)
     return {split: pictures for split, (pictures, _) in data.splits.items()}
 
 
@@ -71,7 +85,7 @@ def _check_names(data: CaptionedImages) -> None:
             )
 
 
-def _origin(data: CaptionedImages, name: str, net: Backbone, view: View) -> dict[str, Any]:
+def _origin(data: CaptionedImages, name: str, net: nn.Module, view: View) -> dict[str, Any]:
     return {
         "backbone": name,
         "weights": fingerprint(net),
@@ -101,7 +115,12 @@ def _begin(into: Path, origin: dict[str, Any]) -> None:
 
 
 def _write_split(
-    items: list[CaptionedImage], stem: str, net: Backbone, view: View, into: Path, track: Track
+    items: list[CaptionedImage],
+    stem: str,
+    compute: Callable[[Tensor], Tensor],
+    view: View,
+    into: Path,
+    track: Track,
 ) -> None:
     file = into / f"{stem}_ims.npy"
     if file.is_file():
@@ -114,16 +133,20 @@ def _write_split(
     # differs from the release: a line for each caption, so that images may have any number
     _write_lines(into / f"{stem}_ids.txt", [key for key, _ in captions])
     draft = into / f".{stem}.draft"
-    rows = np.lib.format.open_memmap(
-        draft, mode="w+", dtype=np.float32, shape=(len(items), net.num_features)
-    )
-    device, done = net.mean.device, 0
-    size = inference_batch_size(device)
+    rows, done = None, 0
+    size = inference_batch_size(best_device())
     batches = PicturesInMemory(items, view, memory=0).in_order(size)
     with torch.inference_mode():
         for images in track(batches, stem, -(-len(items) // size)):
-            rows[done : done + len(images)] = net(images.to(device)).float().cpu().numpy()
+            computed = compute(images).numpy()
+            if rows is None:  # the first batch tells the shape
+                shape = len(items), *computed.shape[1:]
+                rows = np.lib.format.open_memmap(
+                    draft, mode="w+", dtype=computed.dtype, shape=shape
+                )
+            rows[done : done + len(images)] = computed
             done += len(images)
+    assert rows is not None  # a split has images
     rows.flush()
     draft.replace(file)
 

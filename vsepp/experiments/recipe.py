@@ -45,6 +45,7 @@ class DataKeys:
     validate_images: int = 0  # only the first so many; 0: all
     # differs from the release: all captions, but in the paper's rows, where it is 5
     captions: int = 0  # the first so many of each image; 0: all
+    captions_per_epoch: int = 0  # so many of each image at random in every epoch; 0: all
     crop: Crop = "random_resized"  # of training images
     crop_size: int = 0  # of random crops; 0: model.size
     crop_area: float = LEAST_AREA  # minimum share of the image that random_resized shows
@@ -60,6 +61,7 @@ class DataKeys:
 class ModelKeys(Design):
     weights: str = "none"  # none, timm (downloads) or a file
     finetune: bool = False  # train the backbone, too
+    finetune_from: str = ""  # only from this module on, such as stages.3; empty: all of it
     fixed_statistics: bool = False  # batch norm in eval mode and no dropout while fine-tuning
     word_vectors: str = ""  # GloVe or fastText file to initialise words; not with start_from
     word_dropout: float = 0.0  # probability that a training word is replaced by the unknown word

@@ -32,6 +32,7 @@ from vsepp.experiments.keys import loss_named
 from vsepp.experiments.provenance import fingerprint, notes_of
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
 from vsepp.experiments.setup import Setup, check_that_every_process_has_a_pair, set_up
+from vsepp.loading.batches import Batches
 from vsepp.training.loop import Epoch, Phase, Step
 from vsepp.training.optimizer import AveragedWeights, adam
 from vsepp.training.trainer import steps_and_epochs
@@ -110,7 +111,12 @@ def _train(
     keeper = Keeper(recipe, notes_of(data, of_run), setup, optimizer, average, into)
     epochs_done = keeper.resume(processes) if resumes else 0
     batches = setup.learned.batches(
-        recipe.batch_size, recipe.data.crop, recipe.seed, recipe.model.word_dropout, processes.share
+        recipe.batch_size,
+        recipe.data.crop,
+        recipe.seed,
+        recipe.model.word_dropout,
+        processes.share,
+        recipe.data.captions_per_epoch,
     )
     events = steps_and_epochs(
         setup.model,
@@ -129,13 +135,13 @@ def _train(
         processes=processes,
     )
     with _explain_how_to_resume(keeper, processes):
-        _follow(events, recipe, setup, keeper, processes, watcher, epochs_done, len(batches))
+        _follow(events, recipe, setup, batches, keeper, processes, watcher, epochs_done)
     return processes.as_first(keeper.finish)
 
 
 def _follow(
-    events: Iterator[Step | Epoch], recipe: Recipe, setup: Setup, keeper: Keeper, processes: Processes,
-    watcher: Watcher, epochs_done: int, num_steps: int,
+    events: Iterator[Step | Epoch], recipe: Recipe, setup: Setup, batches: Batches, keeper: Keeper,
+    processes: Processes, watcher: Watcher, epochs_done: int,
 ) -> None:  # fmt: skip
     """Score every epoch; the first process shows it, writes it down and keeps it."""
     journal = Journal(keeper.into, recipe.batch_size, epochs_done)
@@ -144,12 +150,12 @@ def _follow(
 
     def end_epoch(epoch: Epoch, images: Tensor, captions: Tensor) -> Run:
         result = Retrieval.from_vectors(images, captions, owners, similarity)
-        health.look(epoch, num_steps, images, captions, result.rsum)
+        health.look(epoch, len(batches), images, captions, result.rsum)
         health.look_at_weights(epoch, setup.model.parameters())
         is_best = keeper.is_best(result)
         margin, batch_size = recipe.loss.margin, recipe.batch_size
         seen = behaviour(images, captions, owners, similarity, margin, batch_size)
-        journal.epoch(epoch, num_steps, result, is_best, seen)
+        journal.epoch(epoch, len(batches), result, is_best, seen)
         watcher.epoch(epoch, result, is_best)
         return keeper.keep(epoch, result, health.state)
 
@@ -160,7 +166,7 @@ def _follow(
         if processes.is_first:
             exits.enter_context(journal)
             exits.callback(watcher.end)
-            watcher.begin(recipe.name, num_epochs, len(setup.learned), epochs_done, best)
+            watcher.begin(recipe.name, num_epochs, batches.pairs_per_epoch, epochs_done, best)
         for event in events:
             if isinstance(event, Step):
                 if processes.is_first:

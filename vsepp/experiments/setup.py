@@ -57,7 +57,7 @@ def set_up(
     held_out = data.split(recipe.data.validate)[: recipe.data.validate_images or None]
     _check_that_processes_agree(recipe, items, held_out, processes)
     vocabulary, architecture, model = _new_or_pretrained(recipe, data, items, report)
-    check_that_features_fit(architecture, model, data)
+    check_that_features_fit(architecture, model, data, recipe.model.finetune_from)
     model.to(device, torch.float64 if recipe.precision == "float64" else torch.float32)
     processes.copy_from_first(list(model.state_dict().values()))
     view = architecture.view
@@ -90,8 +90,7 @@ def _new_or_pretrained(
         captions = (caption for item in items for caption in item.captions)
         vocabulary = Vocabulary.learn(captions, recipe.data.min_count, _cutter(recipe))
         architecture = architecture_of(recipe, data, len(vocabulary))
-        backbone_keys = keys.weights, keys.finetune, keys.fixed_statistics
-        model = JointEmbedding.build(architecture, *backbone_keys)
+        model = _build(architecture, recipe, keys.weights)
         if keys.word_vectors:
             words = model.caption_encoder.words
             report(load_word_vectors(keys.word_vectors, words, vocabulary))
@@ -110,7 +109,7 @@ def _pretrained(
     other = {key: getattr(keys, key) for key in recipe.differs_from_start}
     architecture = replace(before.architecture, num_words=len(vocabulary), **other)
     _check_crops(recipe, data, architecture)
-    model = JointEmbedding.build(architecture, "none", keys.finetune, keys.fixed_statistics)
+    model = _build(architecture, recipe, weights="none")
     weights = before.model.state_dict()
     weights[WORDS] = _with_new_words(weights[WORDS], len(vocabulary))
     try:
@@ -120,6 +119,13 @@ def _pretrained(
             f"{recipe.start_from} has weights of other sizes than differs_from_start asks for: {error}"
         ) from error
     return vocabulary, architecture, model
+
+
+def _build(architecture: Architecture, recipe: Recipe, weights: str) -> JointEmbedding:
+    keys = recipe.model
+    return JointEmbedding.build(
+        architecture, weights, keys.finetune, keys.fixed_statistics, keys.finetune_from
+    )
 
 
 def _cutter(recipe: Recipe) -> str | None:

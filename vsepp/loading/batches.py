@@ -30,7 +30,7 @@ class Batch:
     Where several processes share a batch, each has its own rows of it, and the `image_ids` of all.
     """
 
-    images: Tensor  # (M, 3, S, S) or (M, K, 3, S, S) uint8; features (M, D_phi) where the net ran before
+    images: Tensor  # (M, 3, S, S) or (M, K, 3, S, S) uint8; features (M, D_phi) or maps of a net that ran before
     words: Tensor  # (M, L) ids, padded with 0
     lengths: Tensor  # (M,)
     image_ids: Tensor  # (M,), equal where two captions share their picture
@@ -74,13 +74,14 @@ class Pairs:
 
     def batches(
         self, size: int = 128, crop: Crop = "center", seed: int = 0, word_dropout: float = 0.0,
-        share: Share = all_rows
+        share: Share = all_rows, captions_of_each: int = 0
     ) -> "Batches":  # fmt: skip
         """Shuffled batches of pairs; every pass over them is a new epoch in a new order.
 
-        `share` says which rows of a batch are made here; by default, all.
+        `share` says which rows of a batch are made here; by default, all. An epoch has `captions_of_each`
+        captions of each image, drawn at random, or all.
         """
-        return Batches(self, size, crop, seed, word_dropout, share)
+        return Batches(self, size, crop, seed, word_dropout, share, captions_of_each)
 
     def image_batches(self, size: int = 128, share: Share = all_rows) -> Iterator[Tensor]:
         """Every image once, or a share of them, in order, as pixels or as features."""
@@ -119,9 +120,12 @@ class Batches:
 
     def __init__(
         self, pairs: Pairs, size: int, crop: Crop, seed: int, word_dropout: float = 0.0,
-        share: Share = all_rows
+        share: Share = all_rows, captions_of_each: int = 0
     ) -> None:  # fmt: skip
         self.pairs = pairs
+        self.captions_of_each = captions_of_each or len(pairs)
+        counts = np.bincount(pairs.image_of_caption)
+        self.pairs_per_epoch = int(np.minimum(counts, self.captions_of_each).sum())
         self.share = share
         self.size = size
         self.crop = crop
@@ -130,7 +134,7 @@ class Batches:
         self._passes = 0
 
     def __len__(self) -> int:
-        return -(-len(self.pairs) // self.size)
+        return -(-self.pairs_per_epoch // self.size)
 
     def __iter__(self) -> Iterator[Batch]:
         """Every pass is a new epoch."""
@@ -141,12 +145,23 @@ class Batches:
         """The epoch with this number, from 0; it can be had again."""
         order = np.random.default_rng((self.seed, number)).permutation(len(self.pairs))
         drawn, dropout = None, None
-        if self.crop in RANDOM_CROPS and not self.pairs.images.are_features:
+        if self.crop in RANDOM_CROPS and self.pairs.images.are_pixels:
             drawn = draws(self.crop, len(self.pairs), (self.seed, number, 1))
         if self.word_dropout:
             seeds = (self.seed, number, 2)
             dropout = WordDropout.of_epoch(self.word_dropout, self.pairs.unknown_word, seeds)
-        return EpochBatches(self, number, order, drawn, dropout)
+        return EpochBatches(self, number, self._some_of_each(order), drawn, dropout)
+
+    def _some_of_each(self, order: np.ndarray) -> np.ndarray:
+        """The first `captions_of_each` captions of each image in this order."""
+        if self.pairs_per_epoch == len(order):
+            return order
+        images = self.pairs.image_of_caption[order]
+        by_image = np.argsort(images, kind="stable")
+        first = np.searchsorted(images[by_image], images[by_image])
+        rank = np.empty_like(order)  # of a caption among those of its image
+        rank[by_image] = np.arange(len(order)) - first
+        return order[rank < self.captions_of_each]
 
 
 @dataclass(frozen=True)

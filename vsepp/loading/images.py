@@ -54,12 +54,16 @@ class ImageSource(Protocol):
 
     @property
     def are_features(self) -> bool:
-        """Of a net that ran before, and not pixels."""
+        """Features (N, D_phi): no net needs to run."""
+
+    @property
+    def are_pixels(self) -> bool:
+        """Cropped anew for every batch; features and maps of a net that ran before are not."""
 
     def __len__(self) -> int: ...
 
     def take(self, indices: Indices, crop: Crop = "center", draws: Draws | None = None) -> Tensor:
-        """Features (M, D_phi), or pixels: fixed crops (M, 3, S, S) or (M, 10, 3, S, S), random ones by draws."""
+        """Features (M, D_phi), maps (M, C, H, W), or pixels: fixed crops (M, 3, S, S) or (M, 10, 3, S, S), random ones by draws."""
 
     def stream(
         self, groups: Iterable[Group], crop: Crop, batches_per_group: int = 1
@@ -70,7 +74,7 @@ class ImageSource(Protocol):
         """Every image once, or those of some rows, as fixed crops, at most `size` at a time."""
 
     def table_on(self, device: torch.device) -> Tensor | None:
-        """All features (N, D_phi) on the device; None for pixels, which are cropped anew."""
+        """All features (N, D_phi) on the device; None for pixels and maps, which go through a net."""
 
     def near(self, device: torch.device) -> "ImageSource":
         """The same images on the device, where that helps and they fit."""
@@ -87,12 +91,16 @@ def image_source(
 
 
 class StoredFeatures:
-    """What a frozen net has computed before; crops are long cut."""
+    """What a frozen net, or its first part, has computed before; crops are long cut."""
 
-    are_features = True
+    are_pixels = False
 
     def __init__(self, rows: Tensor) -> None:
-        self.rows = rows  # (N, D_phi)
+        self.rows = rows  # features (N, D_phi) or maps (N, C, H, W), which may be in half precision
+
+    @property
+    def are_features(self) -> bool:
+        return self.rows.dim() == 2
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -109,7 +117,7 @@ class StoredFeatures:
         return (part.float() for part in self.rows[rows].split(size))
 
     def table_on(self, device: torch.device) -> Tensor | None:
-        return self.rows.to(device)
+        return self.rows.to(device) if self.are_features else None
 
     def near(self, device: torch.device) -> ImageSource:
         return self
@@ -170,6 +178,7 @@ class PicturesInMemory:
     """
 
     are_features = False
+    are_pixels = True
 
     def __init__(
         self, items: Sequence[CaptionedImage], view: View, memory: int | None = None

@@ -25,6 +25,7 @@ class PicturesOnDevice:
     """All pixels in one tensor, picture after picture, row after row."""
 
     are_features = False
+    are_pixels = True
 
     def __init__(self, pixels: Tensor, sizes: NDArray[np.int64], view: View) -> None:
         # pixels (P, 3) uint8; sizes (N, 2): widths and heights

@@ -245,7 +245,7 @@ class CropInputs:
         self.encoder, self.batches, self.device = encoder, batches, device
         self.size, self.per_step = batches.size, per_step
         # The last, shorter batch is a group of its own.
-        self.whole = torch.tensor(len(batches.pairs) // batches.size, device=device)
+        self.whole = torch.tensor(batches.pairs_per_epoch // batches.size, device=device)
         self.places = torch.arange(batches.size, device=device)
         self.table: Tensor | None = None
 

@@ -80,7 +80,7 @@ class PlainStepper:
     def _share_done(self, num_batches: int, num_pairs: int) -> float:
         """Of an epoch, by pairs; by batches where the number of pairs is not known."""
         if isinstance(self.batches, Batches):
-            return num_pairs / len(self.batches.pairs)
+            return num_pairs / self.batches.pairs_per_epoch
         return num_batches / len(self.batches)  # type: ignore[arg-type]
 
     def _scores(self, batch: Batch, objective: Objective) -> list[Tensor]:

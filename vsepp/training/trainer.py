@@ -76,10 +76,14 @@ def steps_and_epochs(
 def fastest_stepper(
     model: nn.Module, batches: Iterable[Batch], device: torch.device
 ) -> StepperName:
-    """Captured for a model and batches of ours, unless a net is trained on a CPU: its time is the net's."""
+    """Captured for a model and batches of ours, unless a net is trained on a CPU: its time is the net's.
+
+    A net that is trained in part, maybe from stored maps, is also left to the plain one.
+    """
     if not isinstance(model, JointEmbedding) or not isinstance(batches, Batches):
         return "plain"
-    return "plain" if trains_net(model, batches) and not is_gpu(device) else "captured"
+    needs_plain = not is_gpu(device) or model.image_encoder.is_cut
+    return "plain" if trains_net(model, batches) and needs_plain else "captured"
 
 
 def _check(
