@@ -6,7 +6,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vsepp.evaluation.relevance import Positives, Ranks, all_ranks, best_ranks
+from vsepp.evaluation.relevance import (
+    Positives,
+    Ranks,
+    all_ranks,
+    best_ranks,
+    best_ranks_of_columns,
+    first_ranks,
+)
 from vsepp.evaluation.score_matrix import ScoreMatrix
 
 
@@ -71,6 +78,19 @@ def test_ranks_like_the_slow_twin(seed: int) -> None:
     assert found.ranks.tolist() == expected
     best = best_ranks(torch.from_numpy(scores), positives(lists))
     assert best.tolist() == found.first.tolist()
+    turned = torch.from_numpy(scores).T.contiguous()
+    assert best_ranks_of_columns(turned, positives(lists)).tolist() == best.tolist()
+
+
+@given(st.integers(0, 10_000))
+def test_first_ranks_are_enough_for_map_at_r(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    scores = torch.from_numpy(generator.integers(0, 60, (4, 40)).astype(np.float32))
+    lists = {q: generator.permutation(40)[: generator.integers(1, 6)].tolist() for q in range(4)}
+    some, whole = first_ranks(scores, positives(lists)), all_ranks(scores, positives(lists))
+    assert some.map_at_r().tolist() == whole.map_at_r().tolist()
+    assert some.r_precision().tolist() == whole.r_precision().tolist()
+    assert some.recall_at(1).tolist() == whole.recall_at(1).tolist()
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=8, unique=True))

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 from typing import Any
@@ -26,6 +26,7 @@ from vsepp.evaluation.score_matrix import ScoreMatrix
 from vsepp.evaluation.uncertainty import PerImage
 
 KS = (1, 5, 10)
+DIGITS = re.compile(r"\d+")
 RATED_ALIKE = 3.0  # of 5: from here on, Crisscrossed Captions takes a pair for a positive
 PMRP_DISTANCES = (0, 1, 2)  # labels in which two images may differ and still be plausible matches
 NUM_LABELS = 91
@@ -51,8 +52,12 @@ class Numbers:
     @classmethod
     def of(cls, ids: Iterable[str]) -> "Numbers":
         """From 391895 or COCO_val2014_000000391895.jpg; ids without digits are left out."""
-        digits = [re.findall(r"\d+", str(one).rpartition("/")[2].partition(".")[0]) for one in ids]
-        found = [(int(some[-1]), row) for row, some in enumerate(digits) if some]
+        found = []
+        for row, one in enumerate(ids):
+            name = str(one)
+            digits = [name] if name.isdecimal() else DIGITS.findall(PurePath(name).stem)
+            if digits:
+                found.append((int(digits[-1]), row))
         numbers, rows = np.array(found, dtype=np.int64).reshape(-1, 2).T
         order = np.argsort(numbers, kind="stable")
         return cls(numbers[order], rows[order])
@@ -122,7 +127,7 @@ def eccv_caption(gallery: Gallery, folder: Path | None = None) -> list[Statistic
         )
     found = []
     for direction, positives in _both_ways(gallery, folder, "eccv"):
-        ranks = _scores(gallery, direction).ranks(positives)
+        ranks = _scores(gallery, direction).first_ranks(positives)
         for name, values in (
             ("eccv_map_at_r", ranks.map_at_r()),
             ("eccv_rprecision", ranks.r_precision()),
@@ -203,6 +208,7 @@ def _recalls(
     ]
 
 
+@cache
 def _read_lists(file: Path) -> NumberPairs:
     content = json.loads(file.read_text(encoding="utf-8"))
     counts = [len(items) for items in content.values()]
@@ -239,7 +245,7 @@ def read_ratings(folder: Path, kind: str) -> Ratings:
     for file in files:
         with file.open(encoding="utf-8", newline="") as lines:
             rows += list(csv.reader(lines))[1:]
-    pairs = [[int(re.findall(r"\d+", PurePath(cell).stem)[-1]) for cell in row[:2]] for row in rows]
+    pairs = [[int(DIGITS.findall(PurePath(cell).stem)[-1]) for cell in row[:2]] for row in rows]
     first, second = np.array(pairs, dtype=np.int64).T
     return Ratings(first, second, np.array([float(row[2]) for row in rows]))
 

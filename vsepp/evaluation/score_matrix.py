@@ -10,7 +10,15 @@ from torch import Tensor
 from vsepp.devices import full_precision
 from vsepp.encoders.joint import Similarity
 from vsepp.equations.similarity import inner_product
-from vsepp.evaluation.relevance import Ints, Positives, Ranks, all_ranks, best_ranks
+from vsepp.evaluation.relevance import (
+    Ints,
+    Positives,
+    Ranks,
+    all_ranks,
+    best_ranks,
+    best_ranks_of_columns,
+    first_ranks,
+)
 
 BLOCK = 12_500_000  # scores that are looked at together: 50 MB
 KEPT = 200_000_000  # scores that are kept in memory, once for each direction: 2 x 800 MB
@@ -24,6 +32,8 @@ class ScoreMatrix:
     num_captions: int
     by_image: Callable[[int, int], Tensor]
     by_caption: Callable[[int, int], Tensor]
+    is_kept: bool = False  # in memory, so that blocks cost nothing
+    turned: Tensor | None = None  # the matrix whose columns are the rows here, where it is kept
 
     @classmethod
     def of_vectors(
@@ -55,17 +65,21 @@ class ScoreMatrix:
             return _as_floats(scores[first:last])
 
         def by_caption(first: int, last: int) -> Tensor:
-            if scores.shape[0] * scores.shape[1] > KEPT:
+            if scores.shape[0] * scores.shape[1] > KEPT or last - first < scores.shape[1] // 50:
                 return _as_floats(scores[:, first:last].T)
             if not turned:
                 turned.append(_as_floats(scores.T))
             return turned[0][first:last]
 
-        return cls(scores.shape[0], scores.shape[1], by_image, by_caption)
+        in_memory = isinstance(scores, Tensor)
+        return cls(*scores.shape, by_image, by_caption, is_kept=in_memory)
 
     def transposed(self) -> "ScoreMatrix":
         """The same scores with captions as rows: what answers a caption is read like the other way."""
-        return ScoreMatrix(self.num_captions, self.num_images, self.by_caption, self.by_image)
+        kept = self.by_image(0, self.num_images) if self.is_kept else None
+        return ScoreMatrix(
+            self.num_captions, self.num_images, self.by_caption, self.by_image, turned=kept
+        )
 
     def row_blocks(self, size: int = BLOCK) -> Iterator[tuple[int, Tensor]]:
         """All rows in blocks, each with the number of its first."""
@@ -82,8 +96,16 @@ class ScoreMatrix:
 
     def best_ranks(self, positives: Positives, columns: Ints | None = None) -> Ints:
         """The rank of each query's best relevant item."""
+        if self.turned is not None:
+            return best_ranks_of_columns(self.turned, positives, columns)
         parts = [best_ranks(block, some) for block, some in self._queries(positives, columns)]
         return np.concatenate(parts)
+
+    def first_ranks(self, positives: Positives) -> Ranks:
+        """Ranks up to the largest number of relevant items that a query has: enough for mAP@R."""
+        return Ranks.joined(
+            [first_ranks(block, some) for block, some in self._queries(positives, None)]
+        )
 
     def top(self, k: int) -> tuple[Ints, np.ndarray]:
         """The k best columns of each row, and their scores."""
@@ -107,6 +129,10 @@ class ScoreMatrix:
         self, positives: Positives, columns: Ints | None
     ) -> Iterator[tuple[Tensor, Positives]]:
         """Blocks of the rows that are asked for, with their relevant items."""
+        if self.turned is not None and len(positives) < self.num_images // 4 and columns is None:
+            rows = torch.from_numpy(positives.queries).to(self.turned.device)
+            yield self.turned[:, rows].T.contiguous(), positives
+            return
         for start, block in self._wanted_blocks(positives.queries):
             last_row = start + len(block)
             first, last = np.searchsorted(positives.queries, [start, last_row]).tolist()
@@ -137,6 +163,8 @@ def _chosen_columns(block: Tensor, columns: Ints) -> Tensor:
 
 
 def _in_blocks(images: Tensor, captions: Tensor, similarity: Similarity) -> Tensor:
+    if similarity is inner_product:  # nothing is larger than what it makes
+        return inner_product(images, captions)
     scores = images.new_empty(len(images), len(captions))
     step = max(1, BLOCK // max(1, len(captions)))
     for start in range(0, len(images), step):
