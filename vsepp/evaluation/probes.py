@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from vsepp.data.captioned import CaptionedImage, PictureSource
+from vsepp.data.pictures import open_picture
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.relevance import Floats
 from vsepp.evaluation.uncertainty import Interval, PerImage, intervals
@@ -25,6 +26,7 @@ KNOWN = (
     "SugarCrepe's add_att.json and others (a file, or the folder of them), ARO's visual_genome_relation.json and "
     "visual_genome_attribution.json, NegCLIP's valid_neg_clip.tsv, FOIL's foilv1.0_test_2017.json, Winoground's examples.jsonl"
 )
+ALL_PIXELS = 2**20  # of the short side: no picture is shrunk, as boxes are in its own pixels
 PARTS = {"att": "attribute", "obj": "object", "rel": "relation"}
 
 
@@ -51,8 +53,7 @@ class CroppedPicture:
     box: tuple[int, int, int, int]
 
     def open(self, short_side: int) -> Image.Image:
-        with Image.open(self.file) as picture:
-            return picture.convert("RGB").crop(self.box)
+        return open_picture(self.file, ALL_PIXELS).crop(self.box)
 
     def __str__(self) -> str:
         return f"{self.file} {self.box}"
