@@ -72,7 +72,8 @@ class ScoreMatrix:
             return turned[0][first:last]
 
         in_memory = isinstance(scores, Tensor)
-        return cls(*scores.shape, by_image, by_caption, is_kept=in_memory)
+        num_images, num_captions = int(scores.shape[0]), int(scores.shape[1])
+        return cls(num_images, num_captions, by_image, by_caption, is_kept=in_memory)
 
     def transposed(self) -> "ScoreMatrix":
         """The same scores with captions as rows: what answers a caption is read like the other way."""
@@ -130,8 +131,8 @@ class ScoreMatrix:
     ) -> Iterator[tuple[Tensor, Positives]]:
         """Blocks of the rows that are asked for, with their relevant items."""
         if self.turned is not None and len(positives) < self.num_images // 4 and columns is None:
-            rows = torch.from_numpy(positives.queries).to(self.turned.device)
-            yield self.turned[:, rows].T.contiguous(), positives
+            wanted = torch.from_numpy(positives.queries).to(self.turned.device)
+            yield self.turned[:, wanted].T.contiguous(), positives
             return
         for start, block in self._wanted_blocks(positives.queries):
             last_row = start + len(block)
