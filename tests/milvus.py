@@ -62,7 +62,7 @@ class MilvusServer:
 
         if not is_open(self.port):
             return False
-        connection = Connection(Address.of(f"//127.0.0.1:{self.port}/any"), patience=1)
+        connection = Connection(Address.of(f"//127.0.0.1:{self.port}/any"), timeout=1)
         try:
             return connection.call("list_collections") is not None
         except WorkFailed:
