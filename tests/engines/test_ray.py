@@ -122,7 +122,7 @@ def test_a_worker_is_killed_then_the_driver(tmp_path):
     assert f"2,000 photos in {file}: {2000 - safe:,} added, {safe:,} unchanged, 1 broken." in report
     assert re.search(r"broken: .*0/bad.jpg: not a supported image file", report)
     with closing(SqliteStore.open(file)) as photos:
-        _, metadata, vectors = photos.after(0, 5000)
+        _, metadata, vectors = photos.rows_after(0, 5000)
     assert Counter(item.path for item in metadata) == Counter(
         str(path) for path in folder.rglob("????.jpg")
     )

@@ -71,7 +71,7 @@ def test_runs_of_older_versions_lack_some_panels_and_it_is_said(
         del line["behaviour"]
     (older / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     alone = curves([older], tmp_path)
-    assert "older: its metrics are those of an older version" in alone.remarks[0]
+    assert "older: metrics of an older version" in alone.remarks[0]
     height = opened(alone.drawing).height
     both = curves([older, other_folder], tmp_path)
     assert len(both.remarks) == 1

@@ -78,7 +78,7 @@ def test_a_row_on_other_data_says_so(features, tmp_path):
     net = ["model.backbone=test_resnet", "model.weights=none", "model.size=32", "model.resize=36"]
     text = reproduce("3.11", coco, tmp_path / "b", [*ROW, *net]).text()
     assert "The paper's row is on Flickr30K; this one on COCO." in text
-    assert "looks through vgg19.tv_in1k; this one through test_resnet." in text
+    assert "The paper's row uses vgg19.tv_in1k; this one test_resnet." in text
 
 
 @pytest.mark.slow
@@ -191,5 +191,5 @@ def test_a_tree_that_was_changed_is_noticed(tmp_path, monkeypatch):
 def test_a_model_is_measured_with_as_many_captions_as_one_asks_for(snapshot_folder, tmp_path):
     folder = write_folder(tmp_path / "data", some_items(16))
     all_of_them, _ = measure(snapshot_folder, str(folder))
-    two, _ = measure(snapshot_folder, str(folder), keys=DataOptions(captions=2))
+    two, _ = measure(snapshot_folder, str(folder), options=DataOptions(captions=2))
     assert (all_of_them.num_captions, two.num_captions) == (40, 16)

@@ -124,7 +124,8 @@ def test_the_papers_own_nets_are_built_and_take_a_step(row):
     from vsepp.encoders.architecture import Architecture
     from vsepp.encoders.joint import JointEmbedding
     from vsepp.equations.losses import max_of_hinges
-    from vsepp.training.loop import Phase, train
+    from vsepp.training.loop import Phase
+    from vsepp.training.trainer import train
 
     keys = Recipe.of_row(row).model
     plan = Architecture(num_words=20, backbone=keys.backbone)

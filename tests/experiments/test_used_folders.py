@@ -77,14 +77,14 @@ def test_other_settings_are_trained_anew(used, data, tmp_path, row, change):
     )  # the record of the model that was there
 
 
-def test_other_data_are_trained_on(used, data, tmp_path, capsys):
+def test_other_data_are_trained_on(used, data, tmp_path, caplog):
     runs = shutil.copytree(used, tmp_path / "runs")
     other = write_features(tmp_path / "b", some_items(20))
     report = reproduce("features", str(other), runs, SHORT).as_dict()
     fresh = reproduce("features", str(other), tmp_path / "fresh", SHORT).as_dict()
     assert report["ours"] == fresh["ours"]
     assert f"{runs / 'features'} holds a model that was trained otherwise: data (was" in (
-        capsys.readouterr().err
+        caplog.text
     )
     again = reproduce("features", str(other), runs, SHORT).as_dict()  # which is there by now
     assert again["models"][0]["made_by"] == report["models"][0]["made_by"]
@@ -101,14 +101,14 @@ def test_the_same_is_taken_wherever_its_data_lie(used, data, tmp_path):
     assert folders == {"features", "cca"}
 
 
-def test_a_run_of_an_older_version_is_not_taken(used, data, tmp_path, capsys):
+def test_a_run_of_an_older_version_is_not_taken(used, data, tmp_path, caplog):
     runs = shutil.copytree(used, tmp_path / "runs")
     config = runs / "features" / "config.json"
     content = json.loads(config.read_text())
     del content["notes"]["fingerprint"]
     config.write_text(json.dumps(content))
     report = reproduce("features", data, runs, SHORT).as_dict()
-    assert "a model of an older vsepp" in capsys.readouterr().err
+    assert "a model of an older vsepp" in caplog.text
     assert report["models"][0]["folder"] != str(runs / "features")
     assert report["ours"] == json.loads((used / "features.json").read_text())["ours"]
 

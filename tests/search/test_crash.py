@@ -22,7 +22,7 @@ import sys
 import vsepp
 from vsepp.search import embedding
 
-embedding.TOGETHER = embedding.PIECE = 4  # many commits, many moments between them
+embedding.FILES_PER_BATCH = embedding.FILES_PER_CHUNK = 4  # many commits, many moments between them
 embedder = vsepp.load(sys.argv[3])
 print("ready", flush=True)
 with vsepp.Collection.open_or_create(sys.argv[1], embedder) as collection:
@@ -61,13 +61,13 @@ def check_and_finish(path, scenes, embedder):
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         with closing(SqliteStore.open(path)) as photos:
             before = len(photos)
-            assert len(photos.after(0, 1000)[0]) == before  # each with its vector
+            assert len(photos.rows_after(0, 1000)[0]) == before  # each with its vector
     assert before % 4 == 0  # whole batches
     with vsepp.Collection.open_or_create(path, embedder) as collection:
         report = collection.add(scenes)
         assert (report.added, report.unchanged) == (100 - before, before)
     with closing(SqliteStore.open(path)) as photos:
-        _, metadata, vectors = photos.after(0, 1000)
+        _, metadata, vectors = photos.rows_after(0, 1000)
         assert set(photos.folders().values()) == {10}  # of ten folders, counted right as well
     assert Counter(item.path for item in metadata) == Counter(map(str, scenes.rglob("*.png")))
     expected = embedder.embed_images(item.path for item in metadata)
