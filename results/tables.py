@@ -130,9 +130,9 @@ def training_table() -> str:
     names = {
         "obvious": "the obvious loop: items, DataLoader, padded, eager",
         "peer": "the same, loss and miner of pytorch-metric-learning",
-        "plain": "`training.loop`",
-        "fast_tf32": '`training.fast`, `precision="tf32"`',
-        "fast": "`training.fast`",
+        "plain": "the plain stepper",
+        "fast_tf32": 'the captured stepper, `precision="tf32"`',
+        "fast": "the captured stepper",
     }
     lines = [
         "| loop | H200, ms a step | times ours | 16 CPU cores | times ours |\n|---|---:|---:|---:|---:|"
@@ -168,7 +168,7 @@ def pictures_table() -> str:
     ]
     for suffix, words in (
         ("_net_alone", "the net alone, forward or forward and backward"),
-        ("", "`training.fast`, pictures on the GPU"),
+        ("", "the captured stepper, pictures on the GPU"),
         ("_obvious", "DataLoader with 16 workers, eager single precision"),
     ):
         cells = (spread(measured[f"{way}{suffix}_per_second"]) for way in ("frozen", "finetuned"))
@@ -248,9 +248,9 @@ def large_batch_table() -> str:
 
 
 def search_table() -> str:
-    """What searching and indexing take, beside what cannot be saved."""
+    """What searching and indexing take, relative to the lower bound."""
     search, index = latest("search"), latest("index")
-    lines = ["| work | beside what cannot be saved |\n|---|---:|"]
+    lines = ["| work | relative to the lower bound |\n|---|---:|"]
     for dim, found in search["dimensions"].items():
         for way, words in (("search", ""), ("search_in_a_folder", ", in a folder")):
             name = f"a search among {search['photos']:,} photos, {int(dim):,} dimensions{words}"
