@@ -1,10 +1,12 @@
 """The collection that the model in the box learns from: COCO and Flickr8k, without near-duplicates of held-out photos.
 
-    python results/world.py COCO_SHARDS COCO FLICKR8K INTO [CAPTIONS]
+    python results/world.py COCO_SHARDS COCO FLICKR8K INTO [CAPTIONS [VIEWS]]
 
 COCO_SHARDS has the training photos as tar shards, COCO and FLICKR8K those of val and test (and Flickr8k's of train). INTO
 gets shards with the training and validation photos of both, so that `vsepp train ... --data INTO` learns from all of them and
-is validated on all. No test photo goes there. With CAPTIONS, only training photos with so many captions or more.
+is validated on all. No test photo goes there. With CAPTIONS, only training photos with so many captions or more. With VIEWS
+of 2 or more, each training photo is there as it is and as further views with the same captions, so that stored maps have
+some of what random crops have: a part of 60 to 100 % of the area, every other view mirrored.
 
 A training photo is left out if it looks like a photo of either val or test, as it is or mirrored; a validation photo, if it
 looks like one of test. Two photos look alike if the 8 x 8 mean colours of both, squeezed into a square and at equal
@@ -16,6 +18,7 @@ import io
 import json
 import sys
 import tarfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +29,7 @@ from PIL import Image, ImageOps
 
 SIDE, GREY, NEARLY = 8, 128, 24
 BATCH = 1024
+LEAST_AREA, QUALITY = 0.6, 95  # of a further view
 RECORD = Path(__file__).with_name("world-data.json")
 
 
@@ -89,11 +93,45 @@ def write(kept: list[Photo], into: Path) -> None:
                     copy.addfile(member, tar.extractfile(member))
 
 
+def write_views(kept: list[Photo], into: Path, view: int) -> None:
+    """Shards with one further view of each training photo, under keys of its own."""
+    keys: dict[Path, set[str]] = {}
+    for photo in kept:
+        if photo.split == "train":
+            keys.setdefault(photo.shard, set()).add(photo.key)
+    for shard, wanted in keys.items():
+        name = f"{shard.stem}-view{view}{shard.suffix}"
+        with tarfile.open(shard) as tar, tarfile.open(into / name, "w") as copy:
+            for key in sorted(wanted):
+                pixels = further_view(tar.extractfile(f"{key}.jpg").read(), key, view)
+                for suffix, content in (
+                    ("jpg", pixels),
+                    ("json", tar.extractfile(f"{key}.json").read()),
+                ):
+                    member = tarfile.TarInfo(f"{key}-view{view}.{suffix}")
+                    member.size = len(content)
+                    copy.addfile(member, io.BytesIO(content))
+
+
+def further_view(content: bytes, key: str, view: int) -> bytes:
+    """A part of the photo; views 2, 4, ... are mirrored. The same one in every call."""
+    picture = ImageOps.exif_transpose(Image.open(io.BytesIO(content))).convert("RGB")
+    generator = np.random.default_rng([zlib.crc32(key.encode()), view])
+    side = np.sqrt(generator.uniform(LEAST_AREA, 1))
+    width, height = round(side * picture.width), round(side * picture.height)
+    left = int(generator.integers(picture.width - width + 1))
+    top = int(generator.integers(picture.height - height + 1))
+    part = picture.crop((left, top, left + width, top + height))
+    file = io.BytesIO()
+    (part if view % 2 else ImageOps.mirror(part)).save(file, "JPEG", quality=QUALITY)
+    return file.getvalue()
+
+
 def main() -> None:
-    if len(sys.argv) not in (5, 6):
+    if len(sys.argv) not in (5, 6, 7):
         sys.exit(__doc__)
     coco_train, coco, flickr8k, into = map(Path, sys.argv[1:5])
-    least = int(sys.argv[5]) if len(sys.argv) == 6 else 1
+    least, views = (int(number) for number in (*sys.argv[5:], *"11"[len(sys.argv) - 5 :]))
     into.mkdir(parents=True)
     shards = {
         "coco": [*coco_train.glob("*.tar"), *coco.glob("*.tar")],
@@ -119,6 +157,8 @@ def main() -> None:
                 "left_out": int(sum(of_source)),
             }
     write(kept, into)
+    for view in range(2, views + 1):
+        write_views(kept, into, view)
     counts |= {
         f"{k} test": {"photos": n} for k, n in Counter(p.source for p in parts["test"]).items()
     }

@@ -23,7 +23,8 @@ from vsepp.search.index.numpy_similarity import Vectors, unit
 from vsepp.search.query.spelling import WordMatcher
 from vsepp.search.stores.store import ModelRecord
 
-TEXT_BATCH, IMAGE_BATCH, FEATURE_BATCH = 32, 16, 1024  # more images would exceed the CPU's caches
+TEXT_BATCH, IMAGE_BATCH, FEATURE_BATCH = 32, 4, 1024  # of 16 images, layers exceed the CPU's caches
+DECODED_AHEAD = 32  # images
 WEIGHTS = "model.safetensors"
 FILES = ("config.json", "tokenizer.json", "image.onnx", "caption.onnx", WEIGHTS)
 PROVIDERS = ("CUDAExecutionProvider", "CPUExecutionProvider")  # those that are available
@@ -116,7 +117,7 @@ class Embedder:
         def crop(image: Picture) -> Pixels:
             return view.cut(view.resized(image))
 
-        return self.embed_pixels(made_ahead(map(_decode_if_open, images), crop, 2 * IMAGE_BATCH))
+        return self.embed_pixels(made_ahead(map(_decode_if_open, images), crop, DECODED_AHEAD))
 
     def embed_pixels(self, crops: Iterable[Pixels]) -> Vectors:
         """Vectors (N, D) of images that are cropped for the net."""

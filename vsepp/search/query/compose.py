@@ -21,9 +21,9 @@ PHOTO_WEIGHT = 0.5  # with words, which say what should be different
 MINUS_WEIGHT = -0.5  # of all words to avoid, together
 REMOVED_COMPONENT = 0.9  # of what a text has in common with the empty text
 
-# The word at rank r of a vocabulary, most frequent first, is true of about 5 / (r + 10) of all photos
-# (Flickr8k, five captions each).
-RANK_SCALE, RANK_OFFSET = 5.0, 10.0
+# The word at rank r of a vocabulary, most frequent first, may match 1 / (r + 10) of all photos by its rank
+# alone. It occurs in captions of up to five times as many, but a model finds only the clearest of them.
+RANK_SCALE, RANK_OFFSET = 1.0, 10.0
 SIMILAR_SHARE = 0.03  # of the photos: up to there they share twice as many words as random ones
 # Words that mean nothing on their own. English; in other languages, frequent words do little harm.
 _STOP_WORDS = """
