@@ -296,7 +296,7 @@ def test_what_is_left_out_of_a_training_is_counted(photo_folder, tmp_path):
             "Unknown key a",
         ),
         (["evaluate", ".", "--data", "shapes:64"], "not a snapshot"),
-        (["embed", ".", "--into", "x.npy"], "either --images DIR or --captions FILE"),
+        (["embed", ".", "--into", "x.npy"], "either --images FOLDER or --captions FILE"),
         (["train", "scratch"], "Missing option"),
         (["train", "1.14", "--data", "shapes:64", "--into", "x"], "Use vsepp reproduce 1.14"),
         (["reproduce", "1.5", "--data", "shapes:64"], "1.5 2WayNet (Eisenschtat & Wolf)"),

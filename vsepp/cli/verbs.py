@@ -23,7 +23,7 @@ Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a recipe key: loss.margin=0.1"),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 MANY = 2000  # items, from which on a progress bar is shown
 
 # The library names arguments; here they are what one types.

@@ -6,7 +6,7 @@ a client controls.
 
 import hashlib
 import hmac
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlencode
@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from h11 import LocalProtocolError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vsepp.service.problems import SAFE_HEADERS, problem
@@ -27,6 +27,8 @@ PROXY_HEADERS = frozenset(
     {"forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "client-ip"}
     | {"x-original-forwarded-for", "true-client-ip", "cf-connecting-ip", "fastly-client-ip"}
 )
+
+Check = Callable[[Scope], Response | None]  # None: the request may pass
 
 
 def is_this_machine(host: str) -> bool:
@@ -59,42 +61,40 @@ class SafeHeaders:
         await self._app(scope, receive, with_headers)
 
 
-class LoopbackOnly:
+class Gate:
+    """Refuses a request with the answer of the first check that has one."""
+
+    def __init__(self, app: ASGIApp, checks: Sequence[Check]) -> None:
+        self._app = app
+        self._checks = checks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answers = (check(scope) for check in self._checks if scope["type"] == "http")
+        answer = next((answer for answer in answers if answer is not None), self._app)
+        await answer(scope, receive, send)
+
+
+def refuse_other_origins(scope: Scope) -> Response | None:
+    """Pages of other sites could not read the answers, only waste resources.
+
+    Browsers send where a request comes from; other programs do not, and are accepted. A link from
+    another site may be followed, but not with a body.
+    """
+    return problem(403) if _is_foreign(scope["method"], Headers(scope=scope)) else None
+
+
+def refuse_other_hosts(scope: Scope) -> Response | None:
     """For a service without a token: refuses requests to another host name or through a proxy.
 
     A site may resolve its own name to 127.0.0.1, and its scripts would then count as our own (DNS
     rebinding); but the browser sends that name in the Host header. A proxy on this machine would give
     access to everyone who reaches the proxy.
     """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
-        if scope["type"] == "http" and not is_this_machine(_host_name(headers)):
-            await problem(421)(scope, receive, send)
-        elif proxied := _find_proxy_header(headers):
-            await problem(403, _why_no_proxy(proxied))(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
-
-
-class SameOriginOnly:
-    """Refuses requests by other sites' pages: they could not read the answers, only waste resources.
-
-    Browsers send where a request comes from; other programs do not, and are accepted. A link from
-    another site may be followed, but not with a body.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and _is_foreign(scope["method"], Headers(scope=scope)):
-            await problem(403)(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+    headers = Headers(scope=scope)
+    if not is_this_machine(_host_name(headers)):
+        return problem(421)
+    proxied = _find_proxy_header(headers)
+    return problem(403, _why_no_proxy(proxied)) if proxied else None
 
 
 class TokenRequired:
@@ -104,25 +104,19 @@ class TokenRequired:
     the token does not remain in the URL.
     """
 
-    def __init__(self, app: ASGIApp, token: str, public: Collection[str]) -> None:
-        self._app = app
+    def __init__(self, token: str, public: Collection[str]) -> None:
         self._token = token
         self._public = public
         self._cookie = hashlib.sha256(f"vsepp cookie {token}".encode()).hexdigest()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    def __call__(self, scope: Scope) -> Response | None:
         request = Request(scope)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if path == "/" and "token" in request.query_params:
-            await self._exchange(request)(scope, receive, send)
-        elif path in self._public or self._is_authorised(request):
-            await self._app(scope, receive, send)
-        else:
-            headers = {"WWW-Authenticate": 'Bearer realm="vsepp"'}
-            await problem(401, headers=headers)(scope, receive, send)
+            return self._exchange(request)
+        if path in self._public or self._is_authorised(request):
+            return None
+        return problem(401, headers={"WWW-Authenticate": 'Bearer realm="vsepp"'})
 
     def _exchange(self, request: Request) -> RedirectResponse:
         """The token for a cookie: redirect to the page without the token, but with the search."""

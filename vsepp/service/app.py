@@ -8,7 +8,13 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from vsepp.search.collection import Collection
-from vsepp.service.access import LoopbackOnly, SafeHeaders, SameOriginOnly, TokenRequired
+from vsepp.service.access import (
+    Gate,
+    SafeHeaders,
+    TokenRequired,
+    refuse_other_hosts,
+    refuse_other_origins,
+)
 from vsepp.service.answers import Folders
 from vsepp.service.decoder_pool import DecoderPool, ThumbnailCache
 from vsepp.service.limits import LimitedBody, Limits, TimedThreads
@@ -16,9 +22,7 @@ from vsepp.service.problems import answer_problems
 from vsepp.service.routes import ServiceState, api
 
 PAGE = Path(__file__).parent / "page"
-PUBLIC = frozenset(
-    {"/"} | {f"/{file.name}" for file in PAGE.iterdir()}
-)  # the page itself is not private
+PUBLIC = {"/", *(f"/{file.name}" for file in PAGE.iterdir())}  # the page itself is not private
 API_VERSION = "1"
 
 
@@ -52,11 +56,8 @@ def create_app(
     answer_problems(app)
     # The last one added is the first to see a request.
     app.add_middleware(LimitedBody, limits=limits)
-    if token is None:
-        app.add_middleware(LoopbackOnly)
-    else:
-        app.add_middleware(TokenRequired, token=token, public=PUBLIC)
-    app.add_middleware(SameOriginOnly)
+    access = refuse_other_hosts if token is None else TokenRequired(token, PUBLIC)
+    app.add_middleware(Gate, checks=(refuse_other_origins, access))
     app.add_middleware(SafeHeaders)
     return app
 

@@ -24,9 +24,7 @@ from vsepp.search.stores.store import Photo
 from vsepp.service.limits import Limits, TimedThreads
 
 START_SECONDS = 60  # a busy machine is slow
-RETRY_SECONDS = (
-    600  # until an image that exceeded a limit is tried again: the machine may have been busy
-)
+RETRY_SECONDS = 600  # after which an image that exceeded a limit is tried again
 MAX_HEAD_BYTES = 10_000  # a decoder's answer is not trusted either
 MAX_BODY_BYTES = 64_000_000
 
@@ -39,11 +37,8 @@ class DecoderPool:
     """A few processes, started when needed, with a queue."""
 
     def __init__(self, num_decoders: int, limits: Limits) -> None:
-        self._limits = limits
         self._threads = TimedThreads(limits.seconds, num_decoders)
-        self._decoders = [
-            _Decoder(limits.decoding_seconds, limits.decoding_bytes) for _ in range(num_decoders)
-        ]
+        self._decoders = [_Decoder(limits) for _ in range(num_decoders)]
         self._idle: SimpleQueue[_Decoder] = SimpleQueue()
         for decoder in self._decoders:
             self._idle.put(decoder)
@@ -121,9 +116,9 @@ class ThumbnailCache:
 class _Decoder:
     """One process, used by one thread at a time, and replaced after it was killed."""
 
-    def __init__(self, seconds: int, memory: int) -> None:
-        self._seconds = seconds
-        self._memory = memory
+    def __init__(self, limits: Limits) -> None:
+        self._seconds = limits.decoding_seconds
+        self._memory = limits.decoding_bytes
         self._process: subprocess.Popen[bytes] | None = None
         self._is_ready = False
         self._closed = False

@@ -69,39 +69,33 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def answer_problems(app: FastAPI) -> None:
     """Answer every exception with a problem."""
+    for kind in (
+        HTTPException,
+        RequestValidationError,
+        WrongRequest,
+        TimedOut,
+        WorkFailed,
+        Exception,
+    ):
+        app.add_exception_handler(kind, _answer)
 
-    @app.exception_handler(HTTPException)
-    async def http(request: Request, error: HTTPException) -> JSONResponse:
-        # Starlette's own reasons only name the status.
-        plain = error.status_code in (404, 405) and error.detail in (
-            "Not Found",
-            "Method Not Allowed",
-        )
-        return problem(error.status_code, "" if plain else str(error.detail), error.headers)
 
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        return problem(422, " ".join(_sentence(item) for item in error.errors()))
-
-    @app.exception_handler(WrongRequest)
-    async def wrong(request: Request, error: WrongRequest) -> JSONResponse:
-        return problem(422, printable(str(error)))
-
-    @app.exception_handler(TimedOut)
-    async def slow(request: Request, error: TimedOut) -> JSONResponse:
-        return problem(503, str(error), {"Retry-After": "2"})
-
-    @app.exception_handler(Unavailable)
-    async def away(request: Request, error: Unavailable) -> JSONResponse:
-        return problem(503, printable(str(error)), {"Retry-After": "5"})
-
-    @app.exception_handler(WorkFailed)
-    async def failed(request: Request, error: WorkFailed) -> JSONResponse:
-        return problem(500, printable(str(error)))
-
-    @app.exception_handler(Exception)  # the traceback goes to the terminal
-    async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        return problem(500)
+async def _answer(request: Request, error: Exception) -> JSONResponse:
+    match error:
+        case HTTPException():  # Starlette's own details only name the status
+            plain = error.detail in ("Not Found", "Method Not Allowed")
+            return problem(error.status_code, "" if plain else str(error.detail), error.headers)
+        case RequestValidationError():
+            return problem(422, " ".join(_sentence(item) for item in error.errors()))
+        case WrongRequest():
+            return problem(422, printable(str(error)))
+        case TimedOut():
+            return problem(503, str(error), {"Retry-After": "2"})
+        case Unavailable():
+            return problem(503, printable(str(error)), {"Retry-After": "5"})
+        case WorkFailed():
+            return problem(500, printable(str(error)))
+    return problem(500)  # the traceback goes to the terminal
 
 
 def printable(text: str) -> str:
