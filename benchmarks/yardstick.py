@@ -25,11 +25,12 @@ import numpy as np
 import torch
 from records import write_record
 
-from vsepp.evaluation.annotations import Gallery, eccv_caption, eccv_caption_folder
+from vsepp.evaluation.annotations.eccv_caption import eccv_caption, eccv_caption_folder
+from vsepp.evaluation.annotations.gallery import Gallery
 from vsepp.evaluation.embeddings import Embeddings, from_arrays
-from vsepp.evaluation.relevance import Positives
+from vsepp.evaluation.metrics.relevance import Positives
+from vsepp.evaluation.metrics.uncertainty import PerImage, bootstrap
 from vsepp.evaluation.retrieval import Retrieval
-from vsepp.evaluation.uncertainty import PerImage, bootstrap
 
 DIM = int(sys.argv[1]) if len(sys.argv) > 1 else 256
 REPEATS = 3

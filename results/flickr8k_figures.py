@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from tables import latest
 
-from vsepp.evaluation.palette import LIGHT
+from vsepp.evaluation.figures.palette import LIGHT
 
 IMAGES = RESULTS.parent / "docs" / "images"
 COLOURS = {"sum": LIGHT.of_model(0), "max": LIGHT.of_model(1)}

@@ -39,7 +39,7 @@ _HOMES = {
     "open_data": "vsepp.data.collections",
     "order_similarity": "vsepp.equations.similarity",
     "ranks": "vsepp.equations.ranking",
-    "read_embeddings": "vsepp.evaluation.embeddings",
+    "read_embeddings": "vsepp.evaluation.embedding_files",
     "reproduce": "vsepp.experiments.reproduce",
     "sum_of_hinges": "vsepp.equations.losses",
     "train": "vsepp.training.trainer",
@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from vsepp.equations.losses import max_of_hinges, sum_of_hinges
     from vsepp.equations.ranking import Recall, ranks
     from vsepp.equations.similarity import inner_product, order_similarity
-    from vsepp.evaluation.embeddings import Embeddings, read_embeddings
+    from vsepp.evaluation.embedding_files import read_embeddings
+    from vsepp.evaluation.embeddings import Embeddings
     from vsepp.evaluation.measurement import Measurement, measure_embeddings
     from vsepp.evaluation.retrieval import Retrieval, evaluate
     from vsepp.experiments.recipe import Recipe

@@ -8,7 +8,8 @@ import torch
 from safetensors.numpy import save_file
 
 from vsepp.errors import WrongRequest
-from vsepp.evaluation.embeddings import from_arrays, read_embeddings
+from vsepp.evaluation.embedding_files import read_embeddings
+from vsepp.evaluation.embeddings import from_arrays
 from vsepp.evaluation.retrieval import Retrieval
 
 IMAGES, EACH, DIM = 8, 3, 5

@@ -49,7 +49,7 @@ def demo(
 ) -> None:
     """Train three models on generated scenes, compare them, and search with the best."""
     from vsepp.cli.progress import TrainingProgress
-    from vsepp.evaluation.report import text
+    from vsepp.evaluation.reports.paper_table import text
     from vsepp.experiments.demo import demo as run_demo
 
     result = run_demo(out, seed, TrainingProgress())

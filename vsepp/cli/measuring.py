@@ -107,9 +107,9 @@ def evaluate(
         _evaluate_plainly(snapshot, data, split, protocol, changes, as_json)
         return
 
-    from vsepp.evaluation.embeddings import read_embeddings
+    from vsepp.evaluation.embedding_files import read_embeddings
     from vsepp.evaluation.measurement import measure_embeddings
-    from vsepp.evaluation.per_query import check_suffix, write_per_query
+    from vsepp.evaluation.reports.per_query import check_suffix, write_per_query
     from vsepp.experiments.benchmark import measure_model, open_probes, open_split
     from vsepp.experiments.benchmark import save_vectors as write_vectors
 
@@ -138,7 +138,7 @@ def _evaluate_plainly(
     snapshot: Path, data: str, split: str, protocol: str, changes: list[str] | None, as_json: bool
 ) -> None:
     """The paper's columns; several processes may share the work."""
-    from vsepp.evaluation.report import text
+    from vsepp.evaluation.reports.paper_table import text
     from vsepp.experiments.measure import measure
 
     result, left_out = measure(snapshot, data, split, protocol, use_keys(changes), track)
@@ -162,7 +162,7 @@ def _extras(
     pmrp: Path | None,
     judgements: Path | None,
 ) -> "Extras":
-    from vsepp.evaluation.annotations import eccv_caption_folder
+    from vsepp.evaluation.annotations.eccv_caption import eccv_caption_folder
     from vsepp.evaluation.measurement import Extras
 
     try:
@@ -180,7 +180,7 @@ def _extras(
 
 
 def _print_report(result: "Measurement", as_json: bool, table: str) -> None:
-    from vsepp.evaluation.result_tables import render, report_tables
+    from vsepp.evaluation.reports.tables import render, report_tables
 
     for remark in result.remarks:
         say(remark)
@@ -205,10 +205,10 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Models side by side on the same queries: intervals, tests, power, and a page to look at."""
-    from vsepp.evaluation.comparison_page import Model, comparison_page
     from vsepp.evaluation.measurement import Extras
-    from vsepp.evaluation.page_parts import Photos
-    from vsepp.evaluation.result_tables import comparison_tables, render
+    from vsepp.evaluation.reports.comparison_page import Model, comparison_page
+    from vsepp.evaluation.reports.page import Photos
+    from vsepp.evaluation.reports.tables import comparison_tables, render
     from vsepp.experiments.benchmark import comparison, measure_model, open_probes, open_split
 
     if len(models) < 2:
@@ -241,10 +241,10 @@ def audit(
 ) -> None:
     """Look for what is wrong with a collection as a test: leaks, captions that fit several photos."""
     from vsepp.data.collections import open_data
-    from vsepp.evaluation.audit import audit as look_at
-    from vsepp.evaluation.audit_page import audit_page, summary_table
-    from vsepp.evaluation.page_parts import Photos
-    from vsepp.evaluation.result_tables import render
+    from vsepp.evaluation.audit.findings import audit as look_at
+    from vsepp.evaluation.audit.page import audit_page, summary_table
+    from vsepp.evaluation.reports.page import Photos
+    from vsepp.evaluation.reports.tables import render
     from vsepp.experiments.benchmark import measure_model, open_split
 
     keys = use_keys(changes)

@@ -1,6 +1,7 @@
 """A model and held-out pairs -> R@K, and all else that the field reports, with its uncertainty.
 
-`retrieval` measures a model as the paper does. `embeddings` reads anybody's vectors, `score_matrix` and `relevance` rank
-them, `annotations`, `judgements` and `probes` compare with what others wrote down, `uncertainty` says how far chance
-explains a number, `measurement` puts all of it together, and `result_tables`, `per_query` and the pages print it.
+`retrieval` measures a model as the paper does; `behaviour` and `collapse` watch it while it is trained.
+`measurement` measures everything: it takes `embeddings` (`embedding_files` reads anybody's), ranks and resamples them
+with `metrics`, and adds what `annotations` of others and people's judgement say. `probes` ask for more than retrieval.
+`reports` has its tables and pages, `figures` draws, and `audit` examines the data itself.
 """

@@ -11,19 +11,22 @@ import numpy as np
 import torch
 
 from vsepp.equations.ranking import Recall
-from vsepp.evaluation.annotations import Gallery, Statistic, crisscrossed, eccv_caption, pmrp
+from vsepp.evaluation.annotations.crisscrossed import crisscrossed
+from vsepp.evaluation.annotations.eccv_caption import eccv_caption
+from vsepp.evaluation.annotations.gallery import Gallery, Statistic
+from vsepp.evaluation.annotations.judgements import human_correlation
+from vsepp.evaluation.annotations.pmrp import pmrp
 from vsepp.evaluation.embeddings import Embeddings, subset
-from vsepp.evaluation.judgements import human_correlation
-from vsepp.evaluation.relevance import Floats, Ints, Positives, Ranks
-from vsepp.evaluation.retrieval import Retrieval, folds
-from vsepp.evaluation.score_matrix import ScoreMatrix
-from vsepp.evaluation.uncertainty import (
+from vsepp.evaluation.metrics.relevance import Floats, Ints, Positives, Ranks
+from vsepp.evaluation.metrics.score_matrix import ScoreMatrix
+from vsepp.evaluation.metrics.uncertainty import (
     RESAMPLES,
     Interval,
     PerImage,
     bootstrap,
     median_interval,
 )
+from vsepp.evaluation.retrieval import Retrieval, folds
 
 DIRECTIONS = ("captions", "images")  # what is searched; the query is of the other kind
 KS = (1, 5, 10)

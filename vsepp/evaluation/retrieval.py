@@ -16,7 +16,8 @@ from vsepp.encoders.joint import JointEmbedding, Similarity
 from vsepp.equations.ranking import Recall
 from vsepp.equations.similarity import inner_product
 from vsepp.errors import WrongRequest
-from vsepp.evaluation.embeddings import Embeddings, from_arrays, read_embeddings
+from vsepp.evaluation.embedding_files import read_embeddings
+from vsepp.evaluation.embeddings import Embeddings, from_arrays
 from vsepp.loading.batches import Pairs
 
 # Number and size of the folds, taken from the front of the split, in its order; None: all images.

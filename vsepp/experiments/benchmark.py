@@ -17,13 +17,15 @@ from vsepp.devices import best_device, prepare
 from vsepp.encoders.architecture import CONFIG
 from vsepp.equations.similarity import SIMILARITIES
 from vsepp.errors import WrongRequest
-from vsepp.evaluation.embeddings import Embeddings, from_arrays, read_embeddings
+from vsepp.evaluation.embedding_files import read_embeddings
+from vsepp.evaluation.embeddings import Embeddings, from_arrays
 from vsepp.evaluation.measurement import Extras, Measurement, measure_embeddings
-from vsepp.evaluation.own_probes import caption_probes, world_probes
-from vsepp.evaluation.probes import Probe, accuracies, read_probes
-from vsepp.evaluation.result_tables import all_differences
+from vsepp.evaluation.metrics.uncertainty import Interval, Spread, mean_of_seeds, spread
+from vsepp.evaluation.probes.generated import caption_probes, world_probes
+from vsepp.evaluation.probes.probe import Probe, accuracies
+from vsepp.evaluation.probes.published import read_probes
+from vsepp.evaluation.reports.tables import all_differences
 from vsepp.evaluation.retrieval import embed
-from vsepp.evaluation.uncertainty import Interval, Spread, mean_of_seeds, spread
 from vsepp.experiments.fitting import check_that_features_fit
 from vsepp.loading.batches import Pairs
 from vsepp.snapshots.snapshot import Snapshot

@@ -8,7 +8,7 @@ from typing import Any
 
 from vsepp.data.captioned import CaptionedImages
 from vsepp.encoders.architecture import FEATURES, Architecture
-from vsepp.evaluation.report import Line, cells, figures, layout
+from vsepp.evaluation.reports.paper_table import Line, cells, figures, layout
 from vsepp.evaluation.retrieval import Retrieval
 from vsepp.experiments.recipe import (
     COLLECTIONS,

@@ -15,7 +15,7 @@ from vsepp.data.pictures import open_picture
 from vsepp.data.resources import made_ahead
 from vsepp.equations.ranking import ranks
 from vsepp.errors import WrongRequest
-from vsepp.evaluation.cards import Retrieved, draw_retrieved
+from vsepp.evaluation.figures.cards import Retrieved, draw_retrieved
 from vsepp.evaluation.retrieval import Retrieval, embed
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import Watcher, run

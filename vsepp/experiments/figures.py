@@ -16,11 +16,11 @@ from vsepp.devices import best_device, full_precision, prepare
 from vsepp.encoders.architecture import CONFIG, read_config
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.behaviour import pairs_of_different_images
-from vsepp.evaluation.cards import Card, Entry, Shown, draw_cards
-from vsepp.evaluation.curves import LearningCurve, draw_curves
-from vsepp.evaluation.examples import HardNegatives, Ranked, hard_negatives, ranked
-from vsepp.evaluation.pages import cards_page, curves_page
-from vsepp.evaluation.palette import DARK
+from vsepp.evaluation.figures.cards import Card, Entry, Shown, draw_cards
+from vsepp.evaluation.figures.curves import LearningCurve, draw_curves
+from vsepp.evaluation.figures.examples import HardNegatives, Ranked, hard_negatives, ranked
+from vsepp.evaluation.figures.pages import cards_page, curves_page
+from vsepp.evaluation.figures.palette import DARK
 from vsepp.evaluation.retrieval import embed, embed_captions, embed_images
 from vsepp.experiments.fitting import has_features
 from vsepp.experiments.journal import read_metrics

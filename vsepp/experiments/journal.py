@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.behaviour import Behaviour
-from vsepp.evaluation.curves import Point
+from vsepp.evaluation.figures.curves import Point
 from vsepp.evaluation.retrieval import Retrieval
 from vsepp.training.loop import Epoch, Step
 

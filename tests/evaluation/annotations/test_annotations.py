@@ -1,0 +1,227 @@
+"""Annotations of others: small files in their real form, and the authors' evaluator where it is installed."""
+
+import json
+import warnings
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from vsepp.errors import WrongRequest
+from vsepp.evaluation.annotations.crisscrossed import crisscrossed, read_ratings
+from vsepp.evaluation.annotations.eccv_caption import eccv_caption, eccv_caption_folder
+from vsepp.evaluation.annotations.gallery import Gallery, Numbers, Statistic
+from vsepp.evaluation.annotations.pmrp import pmrp
+from vsepp.evaluation.embeddings import from_arrays
+from vsepp.evaluation.metrics.rank_correlation import spearman
+
+
+def gallery(images: int = 12, each: int = 3, dim: int = 6, seed: int = 0) -> Gallery:
+    """Image n has the number 100 + n, caption m the number 1000 + m."""
+    generator = torch.Generator().manual_seed(seed)
+    vectors = torch.randn(images, dim, generator=generator)
+    noise = torch.randn(images * each, dim, generator=generator)
+    captions = vectors.repeat_interleave(each, 0) + noise
+    names = [f"COCO_val2014_{100 + n:012d}.jpg" for n in range(images)]
+    owners = np.repeat(np.arange(images), each)
+    numbers = [1000 + m for m in range(images * each)]
+    embeddings = from_arrays(vectors, captions, owners, names, numbers)
+    return Gallery(embeddings, embeddings.matrix())
+
+
+def means(found: list[Statistic]) -> dict[tuple[str, str], float]:
+    return {(one.name, one.direction): one.per_image.mean / 100 for one in found}
+
+
+def test_numbers_are_found_in_ids() -> None:
+    numbers = Numbers.of(["COCO_val2014_000000391895.jpg", "nothing", "7", "images/12.jpg"])
+    assert numbers.find(np.array([391895, 12, 7, 8])).tolist() == [0, 3, 2, -1]
+
+
+# ---- Crisscrossed Captions -------------------------------------------------------------------
+
+
+def write_ratings(folder: Path) -> dict[str, list[tuple[int, int, float]]]:
+    """csv files as they are published; every own pair is rated 5 but one."""
+    generator = np.random.default_rng(0)
+    rated: dict[str, list[tuple[int, int, float]]] = {"sits": [], "sts": [], "sis": []}
+    for caption in range(36):
+        rated["sits"].append((1000 + caption, 100 + caption // 3, 2.0 if caption == 4 else 5.0))
+        other = int(generator.integers(12))
+        rated["sits"].append((1000 + caption, 100 + other, round(generator.uniform(0, 5), 2)))
+        rated["sts"].append(
+            (1000 + caption, 1000 + (caption + 7) % 36, round(generator.uniform(0, 5), 2))
+        )
+    for image in range(12):
+        rated["sis"].append(
+            (100 + image, 100 + (image + 5) % 12, round(generator.uniform(0, 5), 2))
+        )
+    image_name, caption_name = "COCO_val2014_{:012d}.jpg", "COCO_val2014:sentid:{}"
+    forms = {
+        "sits": (caption_name, image_name),
+        "sts": 2 * (caption_name,),
+        "sis": 2 * (image_name,),
+    }
+    for kind, rows in rated.items():
+        lines = ["first,second,agg_score,sampling_method"]
+        lines += [
+            f"{forms[kind][0].format(a)},{forms[kind][1].format(b)},{s},x" for a, b, s in rows
+        ]
+        (folder / f"{kind}_test.csv").write_text("\n".join(lines) + "\n")
+    return rated
+
+
+def slow_recall(scores: np.ndarray, lists: dict[int, set[int]], k: int) -> float:
+    hits = [bool(set(np.argsort(-scores[q])[:k].tolist()) & items) for q, items in lists.items()]
+    return float(np.mean(hits))
+
+
+def test_crisscrossed_captions_like_the_slow_twin(tmp_path: Path) -> None:
+    rated = write_ratings(tmp_path)
+    these = gallery()
+    assert these.embeddings.images is not None and these.embeddings.captions is not None
+    found, correlations = crisscrossed(these, tmp_path)
+    ours = means(found)
+    images, captions = these.embeddings.images.numpy(), these.embeddings.captions.numpy()
+    scores = images @ captions.T
+    to_images: dict[int, set[int]] = {}
+    to_captions: dict[int, set[int]] = {}
+    for caption, image, score in rated["sits"]:
+        if score >= 3:
+            to_images.setdefault(caption - 1000, set()).add(image - 100)
+            to_captions.setdefault(image - 100, set()).add(caption - 1000)
+    unit = captions / np.linalg.norm(captions, axis=1, keepdims=True)
+    texts = unit @ unit.T
+    np.fill_diagonal(texts, -np.inf)
+    alike = {c: {d for d in range(36) if d // 3 == c // 3 and d != c} for c in range(36)}
+    for a, b, score in rated["sts"]:
+        if score >= 3:
+            alike[a - 1000].add(b - 1000)
+            alike[b - 1000].add(a - 1000)
+    for k in (1, 5, 10):
+        assert ours[f"cxc_r{k}", "captions"] == pytest.approx(slow_recall(scores, to_captions, k))
+        assert ours[f"cxc_r{k}", "images"] == pytest.approx(slow_recall(scores.T, to_images, k))
+        assert ours[f"cxc_r{k}", "text-text"] == pytest.approx(slow_recall(texts, alike, k))
+    assert len(to_images) == 35 + (4 in to_images) * 1  # a caption without a positive is no query
+    pairs = [(scores[i - 100, c - 1000], s) for c, i, s in rated["sits"]]
+    x, y = np.array(pairs).T
+    assert correlations["sits"]["spearman"] == pytest.approx(spearman(x, y), abs=1e-6)
+    assert set(correlations) == {"sits", "sts", "sis"}
+    assert correlations["sis"]["pairs"] == 12
+
+
+def test_a_folder_without_ratings_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WrongRequest, match=r"sits_test\.csv"):
+        read_ratings(tmp_path, "sits")
+
+
+# ---- PMRP ------------------------------------------------------------------------------------
+
+
+def test_plausible_matches_like_the_slow_twin(tmp_path: Path) -> None:
+    these = gallery(seed=3)
+    generator = np.random.default_rng(1)
+    labels = {n: set(generator.integers(1, 5, 2).tolist()) for n in range(11)}  # the last has none
+    notes = [{"image_id": 100 + n, "category_id": c} for n, some in labels.items() for c in some]
+    file = tmp_path / "instances_val2014.json"
+    file.write_text(json.dumps({"annotations": notes}))
+    ours = means(pmrp(these, file))
+    assert these.embeddings.images is not None and these.embeddings.captions is not None
+    scores = (these.embeddings.images @ these.embeddings.captions.T).numpy()
+    values: dict[str, list[float]] = {"captions": [], "images": []}
+    for distance in (0, 1, 2):
+        plausible = {
+            a: {b for b in labels if len(labels[a] ^ labels[b]) <= distance} for a in labels
+        }
+        for a in labels:
+            order = [c for c in np.argsort(-scores[a]).tolist() if c // 3 in labels]
+            right = [c // 3 in plausible[a] for c in order]
+            values["captions"].append(sum(right[: sum(right)]) / sum(right))
+            for caption in range(3 * a, 3 * a + 3):
+                order = [i for i in np.argsort(-scores[:, caption]).tolist() if i in labels]
+                right = [i in plausible[a] for i in order]
+                values["images"].append(sum(right[: sum(right)]) / sum(right))
+    for way, expected in values.items():
+        assert ours["pmrp", way] == pytest.approx(np.mean(expected))
+
+
+# ---- ECCV Caption ----------------------------------------------------------------------------
+
+
+def test_where_nothing_is_installed_the_error_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(WrongRequest, match="pip install eccv_caption"):
+        eccv_caption(gallery(), tmp_path)
+
+
+def test_ids_that_are_not_cocos_are_an_error(tmp_path: Path) -> None:
+    for name in ("eccv", "cxc", "original"):
+        (tmp_path / f"{name}_image_to_caption.json").write_text('{"5": [6]}')
+        (tmp_path / f"{name}_caption_to_image.json").write_text('{"6": [5]}')
+    with pytest.raises(WrongRequest, match="numbers of COCO"):
+        eccv_caption(gallery(), tmp_path)
+
+
+def authors_package() -> ModuleType:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("eccv_caption", reason="eccv_caption is not installed")
+
+
+@pytest.mark.slow
+def test_equals_the_authors_evaluator() -> None:
+    package = authors_package()
+    folder = eccv_caption_folder()
+    assert folder is not None
+    captions = np.load(folder / "coco_test_ids.npy").tolist()
+    owner = json.loads((folder / "original_caption_to_image.json").read_text())
+    owners = [owner[str(caption)][0] for caption in captions]
+    images = list(dict.fromkeys(owners))
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(len(images), 24, generator=generator)
+    rows = {image: row for row, image in enumerate(images)}
+    of_caption = torch.tensor([rows[one] for one in owners])
+    noise = torch.randn(len(captions), 24, generator=generator)
+    embeddings = from_arrays(vectors, vectors[of_caption] + noise, owners, images, captions)
+    assert embeddings.captions is not None
+    ours = means(eccv_caption(Gallery(embeddings, embeddings.matrix())))
+    scores = vectors @ embeddings.captions.T
+    metric = package.Metrics()
+    found = _authors_numbers(metric, scores, np.array(images), np.array(captions), of_caption)
+    assert len(found) == 12
+    for name, (i2t, t2i) in found.items():
+        assert ours[name, "captions"] == pytest.approx(i2t, abs=1e-6), name
+        assert ours[name, "images"] == pytest.approx(t2i, abs=1e-6), name
+
+
+def _authors_numbers(
+    metric: object,
+    scores: torch.Tensor,
+    images: np.ndarray,
+    captions: np.ndarray,
+    owners: torch.Tensor,
+) -> dict[str, tuple[float, float]]:
+    """As many of the first items as their code looks at: whole lists would take minutes."""
+    longest = 200
+
+    def lists(of_scores: torch.Tensor, queries: np.ndarray, items: np.ndarray) -> dict:
+        top = of_scores.topk(min(longest, of_scores.shape[1]), dim=1).indices.numpy()
+        return {int(q): items[row].tolist() for q, row in zip(queries, top, strict=True)}
+
+    whole = {"i2t": lists(scores, images, captions), "t2i": lists(scores.T, captions, images)}
+    found = {
+        name: (one["i2t"], one["t2i"])
+        for name, one in metric.eccv_metrics(whole, "all").items()  # type: ignore[attr-defined]
+    }
+    for source, name in (("coco_5k", "coco_5k_recalls"), ("cxc", "cxc_recalls")):
+        for k in (1, 5, 10):
+            one = getattr(metric, name)(whole, "all", K=k)
+            found[f"{source}_r{k}"] = one["i2t"], one["t2i"]
+    fold_of_image, fold_of_caption = torch.arange(len(images)) // 1000, owners // 1000
+    apart = scores.masked_fill(fold_of_image[:, None] != fold_of_caption[None, :], -torch.inf)
+    within = {"i2t": lists(apart, images, captions), "t2i": lists(apart.T, captions, images)}
+    for k in (1, 5, 10):
+        one = metric.coco_1k_recalls(within, "all", K=k)  # type: ignore[attr-defined]
+        found[f"coco_1k_r{k}"] = one["i2t"], one["t2i"]
+    return found

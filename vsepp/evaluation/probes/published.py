@@ -1,0 +1,141 @@
+"""Published probes: SugarCrepe (Hsieh et al., 2023), ARO (Yuksekgonul et al., 2023), FOIL (Shekhar et al., 2017) and
+Winoground (Thrush et al., 2022). Their pictures are one's own to get.
+"""
+
+import ast
+import csv
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from vsepp.data.image_file import PictureSource
+from vsepp.data.pictures import open_picture
+from vsepp.errors import WrongRequest
+from vsepp.evaluation.probes.probe import Probe
+
+FULL_SIZE = 2**20  # pixels: no picture is as large
+KNOWN = (
+    "SugarCrepe's add_att.json and others (a file, or the folder of them), ARO's visual_genome_relation.json and "
+    "visual_genome_attribution.json, NegCLIP's valid_neg_clip.tsv, FOIL's foilv1.0_test_2017.json, Winoground's examples.jsonl"
+)
+PARTS = {"att": "attribute", "obj": "object", "rel": "relation"}
+
+
+@dataclass(frozen=True)
+class CroppedPicture:
+    """A part of a picture file: left, top, right and bottom in pixels."""
+
+    file: Path
+    box: tuple[int, int, int, int]
+
+    def open(self, short_side: int) -> Image.Image:
+        # At its full size, as the box is in its pixels.
+        return open_picture(self.file, FULL_SIZE).crop(self.box)
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.box}"
+
+
+def read_probes(path: Path, pictures: Path) -> list[Probe]:
+    """The probes of a file, or of a folder of SugarCrepe's; those whose pictures are not there are left out."""
+    if path.is_dir():
+        files = sorted(path.glob("*.json"))
+        found = [probe for file in files for probe in _read_file(file, pictures)]
+    elif path.is_file():
+        found = _read_file(path, pictures)
+    else:
+        raise WrongRequest(f"There are no probes at {path}. Known files: {KNOWN}.")
+    there = [probe for probe in found if _file_of(probe.picture).is_file()]
+    if not there:
+        first = f", such as {_file_of(found[0].picture)}" if found else ""
+        raise WrongRequest(
+            f"{path}: none of the pictures of its {len(found):,} probes is there{first}."
+        )
+    return there
+
+
+def _file_of(picture: Path | PictureSource) -> Path:
+    if isinstance(picture, Path):
+        return picture
+    assert isinstance(picture, CroppedPicture)
+    return picture.file
+
+
+def _read_file(file: Path, pictures: Path) -> list[Probe]:
+    text = file.read_text(encoding="utf-8")
+    try:
+        if file.suffix == ".tsv":
+            return list(_negclip(csv.DictReader(text.splitlines(), delimiter="\t"), pictures))
+        if file.suffix == ".jsonl":
+            return list(_pairs((json.loads(line) for line in text.splitlines() if line), pictures))
+        content = json.loads(text)
+        if isinstance(content, list):
+            return list(_aro(content, pictures, file.stem))
+        if "annotations" in content:
+            return list(_foil(content, pictures))
+        return list(_sugar_crepe(content.values(), pictures, file.stem))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WrongRequest(
+            f"{file} is none of the files that are known ({error!r}): {KNOWN}."
+        ) from error
+
+
+def _sugar_crepe(entries: Iterable[dict[str, Any]], pictures: Path, stem: str) -> Iterable[Probe]:
+    """{"0": {"filename": ..., "caption": ..., "negative_caption": ...}}; the file's name says the kind."""
+    change, _, part = stem.partition("_")
+    kind = f"{PARTS.get(part, part)} ({change})"
+    for entry in entries:
+        picture = pictures / entry["filename"]
+        yield Probe(kind, picture, entry["caption"], (entry["negative_caption"],))
+
+
+def _aro(entries: Iterable[dict[str, Any]], pictures: Path, stem: str) -> Iterable[Probe]:
+    """Visual Genome relation and attribution: a box of a picture, a true and a false caption."""
+    for entry in entries:
+        left, top, width, height = (int(entry[f"bbox_{side}"]) for side in "xywh")
+        box = left, top, left + width, top + height
+        kind = "relation (ARO)" if "relation_name" in entry else "attribute (ARO)"
+        picture = CroppedPicture(pictures / entry["image_path"], box)
+        yield Probe(kind, picture, entry["true_caption"], (entry["false_caption"],))
+
+
+def _negclip(rows: Iterable[dict[str, str]], pictures: Path) -> Iterable[Probe]:
+    """A caption with a list of its own words in other places."""
+    for row in rows:
+        false = tuple(dict.fromkeys(ast.literal_eval(row["neg_caption"])))
+        false = tuple(text for text in false if text != row["title"])
+        if false:
+            yield Probe(
+                "order (NegCLIP)", pictures / Path(row["filepath"]).name, row["title"], false
+            )
+
+
+def _foil(content: dict[str, Any], pictures: Path) -> Iterable[Probe]:
+    """A caption of COCO, and the same with one noun exchanged: joined by foil_id."""
+    names = {image["id"]: image["file_name"] for image in content["images"]}
+    true = {a["foil_id"]: a for a in content["annotations"] if not a["foil"]}
+    for entry in content["annotations"]:
+        if entry["foil"] and entry["foil_id"] in true:
+            own = true[entry["foil_id"]]
+            picture = pictures / names[entry["image_id"]]
+            yield Probe("object (FOIL)", picture, own["caption"], (entry["caption"],))
+
+
+def _pairs(entries: Iterable[dict[str, Any]], pictures: Path) -> Iterable[Probe]:
+    """Winoground: two pictures and two captions of the same words."""
+    for entry in entries:
+        kind = f"{entry.get('collapsed_tag') or entry.get('tag') or 'order'} (Winoground)".lower()
+        for own, other in ((0, 1), (1, 0)):
+            name = entry[f"image_{own}"]
+            picture = pictures / (name if Path(name).suffix else f"{name}.png")
+            yield Probe(
+                kind,
+                picture,
+                entry[f"caption_{own}"],
+                (entry[f"caption_{other}"],),
+                str(entry["id"]),
+            )
