@@ -33,9 +33,8 @@ from vsepp.experiments.provenance import fingerprint, notes_of
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
 from vsepp.experiments.setup import Setup, check_that_every_process_has_a_pair, set_up
 from vsepp.loading.batches import Batches
-from vsepp.training.loop import Epoch, Phase, Step
-from vsepp.training.optimizer import AveragedWeights, adam
-from vsepp.training.trainer import steps_and_epochs
+from vsepp.training.loop import AveragedWeights, Epoch, Phase, Step
+from vsepp.training.trainer import adam, steps_and_epochs
 
 
 class Watcher(Protocol):
