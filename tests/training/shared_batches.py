@@ -11,7 +11,7 @@ from tests.training.features import pairs_with_features, plain_stepper, small_mo
 from vsepp.data.collections import open_data
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
-from vsepp.devices import ALONE, join
+from vsepp.devices import ALONE, init_processes
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import LOSSES, max_of_hinges, sum_of_hinges
@@ -30,7 +30,7 @@ WAYS = tuple(product(("sum", "mean"), (False, True), ((), (4,)), (None, 2)))
 
 def compare_all(rank, folder):
     """Writes {name: how far apart at most}; `rank` is torchrun's number of this process."""
-    join()
+    init_processes()
     divided.LARGE = 100  # some of these small models' gradients travel alone
     apart = {}
     for number in NUMBERS:

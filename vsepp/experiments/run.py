@@ -18,7 +18,7 @@ from vsepp.devices import (
     Processes,
     best_device,
     computing_in,
-    join,
+    init_processes,
     prepare,
 )
 from vsepp.errors import WorkFailed
@@ -84,7 +84,7 @@ def run(
     that it would have had: on a CPU the very same, on a GPU up to rounding, as its atomic additions
     come in any order. Where torchrun has started several processes, they share the work.
     """
-    processes = join()
+    processes = init_processes()
     if recipe.method == "correlation":
         return processes.as_first(lambda: solve(recipe, data, into))
     watcher = watcher if watcher is not None and processes.is_first else Silent()
