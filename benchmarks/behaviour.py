@@ -23,7 +23,7 @@ from vsepp.equations.losses import max_of_hinges
 from vsepp.equations.similarity import SIMILARITIES
 from vsepp.evaluation.behaviour import behaviour
 from vsepp.loading.batches import Batch
-from vsepp.training.optimizer import adam
+from vsepp.training.trainer import adam
 
 BATCH, WORDS, DIM, REPEATS = 128, 15, 1_024, 9
 

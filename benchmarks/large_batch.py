@@ -3,7 +3,7 @@
     python benchmarks/large_batch.py      two minutes on an H200
 
 ResNet50, fine-tuned, with pictures of 224 px: batches of up to 512 pairs embedded at once, and of up to
-8,192 in chunks that are embedded again in the backward pass (`training/plain.py`). Seconds, pictures a second and the peak of the
+8,192 in chunks that are embedded again in the backward pass (`training/divided.py`). Seconds, pictures a second and the peak of the
 device's memory for one step; and at 512, how far the two gradients are apart.
 """
 
@@ -16,14 +16,14 @@ from records import write_record
 from timing import DEVICE, repeated, summary
 from torch import Tensor
 
-from vsepp.devices import prepare
+from vsepp.devices import ALONE, prepare
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges
 from vsepp.loading.batches import Batch
-from vsepp.training.loop import Objective
-from vsepp.training.optimizer import Updater, adam
-from vsepp.training.plain import PlainStepper
+from vsepp.training.divided import DividedStepper
+from vsepp.training.loop import Objective, PlainStepper, Updater
+from vsepp.training.trainer import adam
 
 CHUNK = 256
 
@@ -52,7 +52,8 @@ def batch_of(size: int) -> Batch:
 def step(model: JointEmbedding, batch: Batch, chunk: int | None) -> Tensor:
     model.zero_grad()
     updater = Updater(model, adam(model), gradient_clip=0.0)
-    stepper = PlainStepper(model, [batch], updater, DEVICE, "tf32", chunk)
+    rest = [batch], updater, DEVICE, "tf32"
+    stepper = DividedStepper(model, *rest, chunk, ALONE) if chunk else PlainStepper(model, *rest)
     return stepper.backward(batch, Objective(max_of_hinges))
 
 

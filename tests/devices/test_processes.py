@@ -11,8 +11,8 @@ import torch.distributed as dist
 from torch import nn
 
 from tests.processes import in_processes
-from vsepp.devices import ALONE, PeerLost, Processes, join, launch
-from vsepp.devices.launch import TORCHRUN_VARIABLES
+from vsepp.devices import ALONE, PeerLost, Processes, init_processes
+from vsepp.devices.processes import TORCHRUN_VARIABLES, _destroy_process_group
 from vsepp.errors import WorkFailed, WrongRequest
 
 
@@ -33,12 +33,12 @@ def come_and_go(rank):
     assert (
         "torch.distributed.nn.functional" not in sys.modules
     )  # which would keep the group for ever
-    processes = join()
+    processes = init_processes()
     torch.optim.Adam([nn.Parameter(torch.zeros(1))])  # torch's optimizers load it
     processes.as_first(lambda: None)
     assert "pt_gloo_runloop" in threads()
-    atexit.unregister(launch._leave)
-    launch._leave()
+    atexit.unregister(_destroy_process_group)
+    _destroy_process_group()
     assert "pt_gloo_runloop" not in threads()
 
 
@@ -50,10 +50,10 @@ def test_who_leaves_leaves_no_thread_behind():
 
 def talk(rank, folder):
     """Two processes say what they heard; then the second one dies."""
-    processes = join()
-    assert processes == Processes(rank, 2) == join()
+    processes = init_processes()
+    assert processes == Processes(rank, 2) == init_processes()
     weights = [torch.full((2,), float(rank)), torch.tensor(rank)]
-    processes.copy_from_first(weights)
+    processes.broadcast(weights)
     mine = processes.share(3)
     rows = torch.arange(3.0)[mine].requires_grad_()
     everything = processes.gathered(rows**2, 3)
@@ -106,22 +106,22 @@ def test_alone_nothing_is_sent():
     ALONE.agree({"anything": object()})
     total = torch.ones(2)
     ALONE.all_reduce([total])
-    ALONE.copy_from_first([total])
+    ALONE.broadcast([total])
     assert total.tolist() == [1.0, 1.0]
 
 
 def test_without_torchrun_a_process_is_alone(monkeypatch):
     for name in TORCHRUN_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    assert join() is ALONE
+    assert init_processes() is ALONE
     monkeypatch.setenv("WORLD_SIZE", "4")  # some clusters set it, whoever runs there
-    assert join() is ALONE
+    assert init_processes() is ALONE
 
 
 def test_torchrun_with_one_process_is_no_torchrun(monkeypatch):
     for name, value in zip(TORCHRUN_VARIABLES, ("0", "1", "127.0.0.1", "29500"), strict=True):
         monkeypatch.setenv(name, value)
-    assert join() is ALONE
+    assert init_processes() is ALONE
     assert not dist.is_initialized()
 
 
@@ -138,20 +138,20 @@ def test_the_first_process_has_the_dice_of_one_process_and_the_others_their_own(
 
 
 def test_more_processes_than_gpus_are_refused(monkeypatch):
-    from vsepp.devices import launch
+    from vsepp.devices import processes
 
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(WrongRequest, match="--nproc-per-node 1"):
-        launch._own_gpu()
+        processes._local_gpu()
 
 
 def test_who_is_told_to_stop_says_so_once(monkeypatch):
-    from vsepp.devices import launch
+    from vsepp.devices import processes
 
     before = signal.getsignal(signal.SIGTERM)
     try:
-        signal.signal(signal.SIGTERM, launch._stop_with_a_message)
+        signal.signal(signal.SIGTERM, processes._raise_on_sigterm)
         with pytest.raises(PeerLost, match="another process has died"):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)  # the message must not be cut short by a second one

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vsepp.devices.shares import largest_share, share
+from vsepp.devices.processes import Processes, share
 
 lengths, numbers = st.integers(0, 300), st.integers(1, 17)
 
@@ -16,7 +16,7 @@ def test_shares_cover_every_row_once_and_in_order(length, number):
 def test_shares_differ_by_one_row_at_most(length, number):
     sizes = [len(range(length)[share(length, rank, number)]) for rank in range(number)]
     assert max(sizes) - min(sizes) <= 1
-    assert max(sizes) == largest_share(length, number)
+    assert max(sizes) == Processes(0, number).largest_share(length)
 
 
 def test_where_rows_are_few_the_last_ones_have_none():

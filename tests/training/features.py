@@ -11,8 +11,9 @@ from vsepp.devices import ALONE
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.loading.batches import Pairs
-from vsepp.training.optimizer import Updater, adam
-from vsepp.training.plain import PlainStepper
+from vsepp.training.divided import DividedStepper
+from vsepp.training.loop import PlainStepper, Updater
+from vsepp.training.trainer import adam
 
 NUM_FEATURES = 24
 
@@ -45,4 +46,6 @@ def small_model(**design):
 
 def plain_stepper(model, chunk_size=None, processes=ALONE):
     updater, device = Updater(model, adam(model), 0.0), torch.device("cpu")
-    return PlainStepper(model, [], updater, device, "float32", chunk_size, processes)
+    if chunk_size or processes.number > 1:
+        return DividedStepper(model, [], updater, device, "float32", chunk_size, processes)
+    return PlainStepper(model, [], updater, device)

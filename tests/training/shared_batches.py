@@ -11,16 +11,15 @@ from tests.training.features import pairs_with_features, plain_stepper, small_mo
 from vsepp.data.collections import open_data
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
-from vsepp.devices import ALONE, join
+from vsepp.devices import ALONE, init_processes
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import LOSSES, max_of_hinges, sum_of_hinges
 from vsepp.evaluation.retrieval import embed, evaluate
 from vsepp.experiments.setup import with_features
 from vsepp.loading.batches import Batch, Pairs
-from vsepp.training import plain
-from vsepp.training.loop import Objective, Phase
-from vsepp.training.optimizer import trained_parameters
+from vsepp.training import divided
+from vsepp.training.loop import Objective, Phase, trained_parameters
 from vsepp.training.trainer import train
 
 WORLD, NUMBERS = 4, (2, 4)  # two pairs of processes, then all four
@@ -31,8 +30,8 @@ WAYS = tuple(product(("sum", "mean"), (False, True), ((), (4,)), (None, 2)))
 
 def compare_all(rank, folder):
     """Writes {name: how far apart at most}; `rank` is torchrun's number of this process."""
-    join()
-    plain.LARGE = 100  # some of these small models' gradients travel alone
+    init_processes()
+    divided.LARGE = 100  # some of these small models' gradients travel alone
     apart = {}
     for number in NUMBERS:
         processes = groups_of(number, WORLD)
@@ -102,9 +101,7 @@ def gradients_apart(model, batch, loss, ways, processes):
         model.load_state_dict(before)
         model.zero_grad()
         stepper = plain_stepper(model, chunk, who)
-        with stepper.all_reduce.during_backward():
-            total = stepper.backward(share_of(batch, who), objective)
-        stepper.all_reduce.finish(total)
+        total = stepper.backward(share_of(batch, who), objective)
         buffers = [value.double() for value in model.buffers()]
         found.append([total.double(), *(w.grad for w in trained_parameters(model)), *buffers])
     largest = max(float(tensor.abs().max()) for tensor in found[0])
@@ -135,7 +132,7 @@ def _batch_norms(processes):
             with who.as_one_batch():
                 out = layer(own)
             out.backward(pull[mine])
-            plain.GradientAllReduce(who, list(layer.parameters())).finish(torch.zeros(()))
+            divided.GradientAllReduce(who, list(layer.parameters())).finish(torch.zeros(()))
             outcome = [who.gathered(out.detach(), len(rows)), who.gathered(own.grad, len(rows))]
             outcome += [p.grad for p in layer.parameters()]
             found.append(outcome + [b.double() for b in layer.buffers()])

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from vsepp.training import plain
-from vsepp.training.plain import GradientAllReduce
+from vsepp.training import divided
+from vsepp.training.divided import GradientAllReduce
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Heard:
 
 @pytest.fixture
 def layers(monkeypatch):
-    monkeypatch.setattr(plain, "LARGE", 8)
+    monkeypatch.setattr(divided, "LARGE", 8)
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(2, 5), nn.Linear(5, 3))
 

@@ -18,9 +18,8 @@ from vsepp.equations.losses import k_hardest_hinges, max_of_hinges, sum_of_hinge
 from vsepp.loading.batches import Pairs
 from vsepp.loading.pictures_on_device import PicturesOnDevice
 from vsepp.training.captured import CropInputs
-from vsepp.training.loop import Epoch, Phase, Step
-from vsepp.training.optimizer import AveragedWeights, adam
-from vsepp.training.trainer import steps_and_epochs
+from vsepp.training.loop import AveragedWeights, Epoch, Phase, Step
+from vsepp.training.trainer import adam, steps_and_epochs
 
 needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 plain = partial(steps_and_epochs, stepper="plain")

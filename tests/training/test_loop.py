@@ -11,8 +11,7 @@ from vsepp.equations.losses import max_of_hinges, sum_of_hinges
 from vsepp.errors import WrongRequest
 from vsepp.loading.batches import Pairs
 from vsepp.training.loop import Epoch, Phase, Step, set_rate
-from vsepp.training.optimizer import adam
-from vsepp.training.trainer import steps_and_epochs, train
+from vsepp.training.trainer import adam, steps_and_epochs, train
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from vsepp.training.optimizer import AveragedWeights, Updater, rate_on_device
+from vsepp.training.captured import rate_on_device
+from vsepp.training.loop import AveragedWeights, Updater
 
 
 def test_an_average_follows_the_weights_by_hand():

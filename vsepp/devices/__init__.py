@@ -1,9 +1,9 @@
 """Where tensors live, how precise products are, and which other processes compute.
 
 `accelerator.py` knows one device: its streams, CUDA graphs, generators and precision (`computing_in` around
-everything that a run computes, `autocast` around what may run in bfloat16). `launch.py` finds the other
-processes of a job, `processes.py` gathers and sums what they compute, `batch_norm.py` makes their batch norms
-see the whole batch. Nothing outside of this package and `kernels` asks what kind of device it runs on.
+everything that a run computes, `autocast` around what may run in bfloat16). `processes.py` joins the other
+processes of a job, shares rows among them, and gathers and sums what they compute; `batch_norm.py` makes their batch
+norms see the whole batch. Nothing outside of this package and `kernels` asks what kind of device it runs on.
 """
 
 from vsepp.devices.accelerator import (
@@ -23,8 +23,7 @@ from vsepp.devices.accelerator import (
     restore_generators,
     speed_up,
 )
-from vsepp.devices.launch import join
-from vsepp.devices.processes import ALONE, FirstStopped, PeerLost, Processes
+from vsepp.devices.processes import ALONE, FirstStopped, PeerLost, Processes, init_processes
 
 __all__ = [
     "ALONE",
@@ -42,8 +41,8 @@ __all__ = [
     "full_precision",
     "generator_states",
     "inference_batch_size",
+    "init_processes",
     "is_gpu",
-    "join",
     "prepare",
     "restore_generators",
     "speed_up",

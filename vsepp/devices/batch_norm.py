@@ -68,7 +68,7 @@ def _moments(rows: Tensor, processes: "Processes") -> tuple[Tensor, Tensor, Tens
         # torch.var_mean would take five times as long on a CPU
         mean, var = torch.batch_norm_update_stats(rows, None, None, 0.0)
         mine = torch.cat((mean, var, mean.new_tensor([rows.numel() // channels])))
-    of_all = processes.all_rows(mine[None], processes.number)
+    of_all = processes.all_gather_no_grad(mine[None], processes.number)
     means, variances, counts = of_all.split((channels, channels, 1), dim=1)
     count = counts.sum()  # stays on its device: reading it would wait
     shares = counts / count

@@ -4,23 +4,35 @@ Each runs the same program on its share of every batch. What they gather or sum 
 the last bit in all of them, so their weights stay equal without ever being compared.
 """
 
+import atexit
+import importlib
+import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from types import FrameType
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.distributed.rendezvous import rendezvous
 
 from vsepp.devices.batch_norm import WholeBatchNorms
-from vsepp.devices.shares import largest_share, share
 from vsepp.errors import WorkFailed, WrongRequest
 
 T = TypeVar("T")
+TORCHRUN_VARIABLES = (
+    "RANK",
+    "WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)  # how a process finds the others
 TIMEOUT = timedelta(minutes=10)  # for a process that is alive and does not answer
 
 
@@ -50,7 +62,7 @@ class Processes:
         return share(length, self.rank, self.number)
 
     def largest_share(self, length: int) -> int:
-        return largest_share(length, self.number)
+        return -(-length // self.number)
 
     def gathered(self, rows: Tensor, length: int) -> Tensor:
         """The rows of all, in order; a gradient finds its way back to the process of its row."""
@@ -92,7 +104,7 @@ class Processes:
         assert isinstance(group, dist.ProcessGroup)  # this process is one of them
         return replace(self, group=group)
 
-    def copy_from_first(self, tensors: Sequence[Tensor]) -> None:
+    def broadcast(self, tensors: Sequence[Tensor]) -> None:
         if self.number == 1:
             return
         for tensor in tensors:
@@ -103,9 +115,8 @@ class Processes:
         """Done by the first process alone; all return what it returned, or fail as it failed."""
         if self.number == 1:
             return work()
-        message: list[tuple[T | None, bool]] = [
-            (None, False)
-        ]  # the result, and whether there is one
+        # The result, and whether there is one.
+        message: list[tuple[T | None, bool]] = [(None, False)]
         failure: Exception | None = None
         if self.is_first:
             try:
@@ -146,7 +157,7 @@ class Processes:
         if not self.is_first:
             torch.manual_seed(hash((*seeds, self.rank)) % 2**63)
 
-    def all_rows(self, rows: Tensor, length: int) -> Tensor:
+    def all_gather_no_grad(self, rows: Tensor, length: int) -> Tensor:
         """What `gathered` does, without a gradient."""
         if self.number == 1:
             return rows
@@ -185,7 +196,7 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows, length, processes):  # type: ignore[no-untyped-def]
         ctx.processes, ctx.mine = processes, processes.share(length)
-        return processes.all_rows(rows, length)
+        return processes.all_gather_no_grad(rows, length)
 
     @staticmethod
     @once_differentiable
@@ -193,3 +204,71 @@ class _Gathered(torch.autograd.Function):
         gradient = gradient.clone()
         ctx.processes.all_reduce([gradient])
         return gradient[ctx.mine], None, None
+
+
+def share(length: int, rank: int, number: int) -> slice:
+    """The rows of process `rank` among `number`: contiguous shares that differ by one row at most.
+
+    Where there are too few, the last processes get none.
+    """
+    least, left_over = divmod(length, number)
+    start = rank * least + min(rank, left_over)
+    return slice(start, start + least + (rank < left_over))
+
+
+# ---- joining a job of torchrun -------------------------------------------------------------
+
+
+def init_processes() -> Processes:
+    """The job that this process is part of; ALONE without torchrun."""
+    is_started = all(name in os.environ for name in TORCHRUN_VARIABLES)
+    if not is_started or os.environ["WORLD_SIZE"] == "1":
+        return ALONE
+    if not dist.is_initialized():
+        _init_process_group()
+    return Processes(dist.get_rank(), dist.get_world_size())
+
+
+def _init_process_group() -> None:
+    # Its functions have the group of all as a default: loaded after the meeting, say by an optimizer,
+    # they would keep it beyond `_destroy_process_group`, and a thread of it that outlives Python may abort the process.
+    importlib.import_module("torch.distributed.nn.functional")
+    backend = "gloo"
+    if torch.cuda.is_available():
+        backend = "nccl"
+        torch.cuda.set_device(_local_gpu())
+    try:
+        store, rank, number = next(rendezvous("env://", timeout=TIMEOUT))
+        # After a restart by torchrun, addresses of the dead must not be taken for those of the living.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = dist.PrefixStore(attempt, store)  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=rank, world_size=number, timeout=TIMEOUT)
+    except (RuntimeError, ValueError) as error:
+        where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        reason = str(error).strip().splitlines()[0]
+        raise WorkFailed(f"The processes did not meet at {where}: {reason}") from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _raise_on_sigterm)
+    atexit.register(_destroy_process_group)
+
+
+def _destroy_process_group() -> None:
+    if signal.getsignal(signal.SIGTERM) is _raise_on_sigterm:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the default handler again
+    dist.destroy_process_group()
+
+
+def _local_gpu() -> int:
+    number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if number >= count:
+        raise WrongRequest(
+            f"There are more processes on this machine than GPUs ({count}): "
+            f"--nproc-per-node {count}. To train on the CPU, hide them: CUDA_VISIBLE_DEVICES="
+        )
+    return number
+
+
+def _raise_on_sigterm(number: int, frame: FrameType | None) -> None:
+    """torchrun ends all processes when one has died; a message and --resume are better than silence."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once; torchrun kills what takes long
+    raise PeerLost("Told to stop: another process has died, or somebody has ended the job.")

@@ -19,8 +19,7 @@ from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.setup import Setup
 from vsepp.pickles import read_torch_file, reading
 from vsepp.snapshots.snapshot import Snapshot
-from vsepp.training.loop import Epoch
-from vsepp.training.optimizer import AveragedWeights
+from vsepp.training.loop import AveragedWeights, Epoch
 
 STATE = "resume.state"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from vsepp.data.captioned import CaptionedImages
 from vsepp.data.collections import DEFAULTS, DataOptions, Track, no_progress, open_checked
 from vsepp.data.tokens import dimension_of, first_words, read_word_vectors
-from vsepp.devices import best_device, join, prepare
+from vsepp.devices import best_device, init_processes, prepare
 from vsepp.evaluation.retrieval import Retrieval, embed, evaluate
 from vsepp.experiments.fitting import check_that_features_fit, module_of_maps
 from vsepp.loading.batches import Pairs
@@ -36,7 +36,7 @@ def measure_on(
 ) -> Retrieval:
     """R@K of a snapshot on a split of an opened collection."""
     prepare_for(snapshot, data)
-    processes = join()
+    processes = init_processes()
     device = best_device()
     prepare(device)
     pairs = Pairs(

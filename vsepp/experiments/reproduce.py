@@ -10,7 +10,7 @@ from typing import Any
 
 from vsepp.data.captioned import CaptionedImages, is_plain_name
 from vsepp.data.collections import DataOptions, Track, no_progress, open_checked
-from vsepp.devices import FirstStopped, join
+from vsepp.devices import FirstStopped, init_processes
 from vsepp.encoders.architecture import CONFIG, Architecture, read_config
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.evaluation.retrieval import folds
@@ -98,7 +98,7 @@ def _reproduce(
         results.append(measure_on(Snapshot.load(folder), test, "test", recipe.protocol))
         folders.append(folder)
         places.append(folder)
-    models = join().as_first(lambda: [_describe(folder) for folder in folders])
+    models = init_processes().as_first(lambda: [_describe(folder) for folder in folders])
     said = remarks(recipe, source, changes, data, _architecture(folders[0])) if folders else []
     record = {
         "data": data.name,
@@ -110,7 +110,7 @@ def _reproduce(
     row = Reproduced(recipe, results, stopped, said, record)
     own = FINGERPRINT.search(places[0].name)
     file = into / f"{recipe.name}{own[0] if own else ''}.json"
-    join().as_first(lambda: _write(row, file))
+    init_processes().as_first(lambda: _write(row, file))
     return row
 
 
@@ -122,7 +122,7 @@ def _share_stop(error: WorkFailed) -> tuple[str, Path]:
         log.warning(error)
         return error.reason, error.folder
 
-    return join().as_first(tell)
+    return init_processes().as_first(tell)
 
 
 def _write(row: Reproduced, file: Path) -> None:
@@ -155,7 +155,7 @@ def _train(
     if recipe.start_from and snapshot_to_start_from(recipe.start_from) is None:
         base = _train(Recipe.load(recipe.start_from, others), data, into, others, seed, watcher)
         recipe = replace(recipe, start_from=str(base))
-    folder, is_finished = join().as_first(lambda: _find_folder(recipe, data, into))
+    folder, is_finished = init_processes().as_first(lambda: _find_folder(recipe, data, into))
     if is_finished:
         return folder
     return run(recipe, data, folder, resume=True, watcher=watcher).folder

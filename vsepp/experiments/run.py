@@ -18,7 +18,7 @@ from vsepp.devices import (
     Processes,
     best_device,
     computing_in,
-    join,
+    init_processes,
     prepare,
 )
 from vsepp.errors import WorkFailed
@@ -33,9 +33,8 @@ from vsepp.experiments.provenance import fingerprint, notes_of
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
 from vsepp.experiments.setup import Setup, check_that_every_process_has_a_pair, set_up
 from vsepp.loading.batches import Batches
-from vsepp.training.loop import Epoch, Phase, Step
-from vsepp.training.optimizer import AveragedWeights, adam
-from vsepp.training.trainer import steps_and_epochs
+from vsepp.training.loop import AveragedWeights, Epoch, Phase, Step
+from vsepp.training.trainer import adam, steps_and_epochs
 
 
 class Watcher(Protocol):
@@ -85,7 +84,7 @@ def run(
     that it would have had: on a CPU the very same, on a GPU up to rounding, as its atomic additions
     come in any order. Where torchrun has started several processes, they share the work.
     """
-    processes = join()
+    processes = init_processes()
     if recipe.method == "correlation":
         return processes.as_first(lambda: solve(recipe, data, into))
     watcher = watcher if watcher is not None and processes.is_first else Silent()

@@ -59,7 +59,7 @@ def set_up(
     vocabulary, architecture, model = _new_or_pretrained(recipe, data, items, report)
     check_that_features_fit(architecture, model, data, recipe.model.finetune_from)
     model.to(device, torch.float64 if recipe.precision == "float64" else torch.float32)
-    processes.copy_from_first(list(model.state_dict().values()))
+    processes.broadcast(list(model.state_dict().values()))
     view = architecture.view
     learned = Pairs(items, vocabulary, _view_of_training(recipe, view))
     validation = Pairs(held_out, vocabulary, view)

@@ -1,6 +1,6 @@
 """Steps as fast as the device goes: data on the device, CUDA graphs, no wait inside an epoch.
 
-The same pairs in the same batches as in `plain.py`, the same losses up to rounding. What is different:
+The same pairs in the same batches as in `loop.PlainStepper`, the same losses up to rounding. What is different:
 
 - Words, and features or pictures, live on the device; an epoch sends the order of its pairs there.
 - A frozen net's features of random crops are computed for many batches at once.
@@ -11,7 +11,8 @@ The same pairs in the same batches as in `plain.py`, the same losses up to round
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,8 +22,14 @@ from vsepp.devices import CudaGraphs, Precision, SideStream, computing_in, infer
 from vsepp.encoders.joint import ImageEncoder, JointEmbedding
 from vsepp.kernels import power_of_two
 from vsepp.loading.batches import Batches, EpochBatches
-from vsepp.training.loop import EpochRates, Objective, set_rate
-from vsepp.training.optimizer import Updater, rate_on_device
+from vsepp.training.loop import (
+    RATE_FACTOR,
+    EpochRates,
+    Objective,
+    Updater,
+    set_rate,
+    trains_net,
+)
 
 # Pairs of a batch, padded size of its captions, how many such batches in a row, columns of their words
 Shape = tuple[int, int, int, int]
@@ -131,8 +138,19 @@ class CapturedStepper:
             self.updater.step()
 
 
-def trains_net(model: JointEmbedding, batches: Batches) -> bool:
-    return model.image_encoder.finetune and not batches.pairs.images.are_features
+@contextmanager
+def rate_on_device(optimizer: torch.optim.Optimizer, rate: Tensor) -> Iterator[None]:
+    """Inside, the learning rate is read off a tensor, so that a step can be captured in a CUDA graph."""
+    groups = optimizer.param_groups
+    before: list[dict[str, Any]] = [dict(group) for group in groups]
+    for group in groups:
+        own = rate * group[RATE_FACTOR] if RATE_FACTOR in group else rate
+        group.update(lr=own, **({"capturable": True} if "capturable" in group else {}))
+    try:
+        yield
+    finally:
+        for group, old in zip(groups, before, strict=True):
+            group.update(old)
 
 
 class PairsOnDevice:
@@ -140,12 +158,8 @@ class PairsOnDevice:
 
     def __init__(self, batches: Batches, per_step: int, device: torch.device) -> None:
         pairs = batches.pairs
-        self.batches, self.size, self.device, self.per_step = (
-            batches,
-            batches.size,
-            device,
-            per_step,
-        )
+        self.batches, self.size, self.device = batches, batches.size, device
+        self.per_step = per_step
         self._lengths = np.asarray([len(ids) for ids in pairs.words], dtype=np.int64)
         starts = np.cumsum(self._lengths) - self._lengths
         # All captions one after the other, and a zero for what lies behind a caption's end.

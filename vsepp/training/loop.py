@@ -1,19 +1,26 @@
-"""The training loop (Sec. 3.2): phases, epochs, learning rates and events; a stepper does the steps."""
+"""The training loop (Sec. 3.2), to be read from top to bottom: learning rates, what a batch minimises, a step, epochs.
+
+`PlainStepper` takes the steps for any model on any device. `divided.py` extends it to batches in chunks or shared by
+several processes, `captured.py` has the fastest steps; all of them call the same `Objective` and `Updater`.
+"""
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from vsepp.encoders.joint import Similarity
+from vsepp.devices import Precision, computing_in, is_gpu
+from vsepp.encoders.joint import JointEmbedding, Similarity
 from vsepp.equations.losses import Loss
 from vsepp.equations.similarity import normalize
 from vsepp.errors import WrongRequest
 from vsepp.kernels import fused_loss
+from vsepp.loading.batches import Batch, Batches
 
 Schedule = Literal["constant", "cosine"]
 Reduction = Literal["sum", "mean"]
@@ -94,7 +101,8 @@ class Objective:
         """Of the reduced loss with respect to the scores (M, M)."""
         # differs from the paper: the release sums, Eq. 4 averages; under clipping they train differently
         weight = 1.0 if self.reduction == "sum" else 1 / len(scores)
-        fused = fused_loss(self.loss, scores) if rows == ALL else None
+        can_fuse = rows == ALL and is_gpu(scores.device)
+        fused = fused_loss(self.loss, scores) if can_fuse else None
         if fused is not None:
             return fused(scores, total, weight, image_ids)
         leaf = scores.requires_grad_()
@@ -119,6 +127,121 @@ def truncate(vectors: Tensor, width: int) -> Tensor:
     return front
 
 
+def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+class AveragedWeights:
+    """An exponential moving average (EMA) of the trained weights; it often ranks better than they do."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self._followed: list[Tensor] = list(trained_parameters(model))
+        self.weights: list[Tensor] = [weight.detach().clone() for weight in self._followed]
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """After a step: move by 1 - `decay` of the way to the weights."""
+        torch._foreach_lerp_(self.weights, self._followed, 1 - self.decay)
+
+    @contextmanager
+    def in_model(self) -> Iterator[None]:
+        """Inside, the model has the averaged weights."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    @torch.no_grad()
+    def _swap(self) -> None:
+        for average, weight in zip(self.weights, self._followed, strict=True):
+            kept = weight.clone()
+            weight.copy_(average)
+            average.copy_(kept)
+
+
+class Updater:
+    """From a gradient to new weights: clips it, takes a step of the optimizer, and updates their average."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip: float,
+        average: AveragedWeights | None = None,
+    ) -> None:
+        self.optimizer, self.gradient_clip, self.average = optimizer, gradient_clip, average
+        self.weights = trained_parameters(model)
+
+    def step(self) -> None:
+        if self.gradient_clip > 0:
+            nn.utils.clip_grad_norm_(self.weights, self.gradient_clip)
+        self.optimizer.step()
+        if self.average:
+            self.average.update()
+
+
+class Stepper(Protocol):
+    """Does the gradient steps of an epoch on the weights that it was given."""
+
+    def epoch(
+        self, number: int, rates: EpochRates, objective: Objective
+    ) -> Iterator[tuple[int, Tensor]]:
+        """The epoch with this number, from 0: after each step its pairs, and the sum of their losses."""
+
+
+class PlainStepper:
+    """One batch a step, whole and in one process."""
+
+    def __init__(
+        self, model: nn.Module, batches: Iterable[Batch], updater: Updater, device: torch.device,
+        precision: Precision = "float32",
+    ) -> None:  # fmt: skip
+        self.model, self.batches, self.updater = model, batches, updater
+        self.device, self.precision = device, precision
+
+    def epoch(
+        self, number: int, rates: EpochRates, objective: Objective
+    ) -> Iterator[tuple[int, Tensor]]:
+        is_ours, num_pairs = isinstance(self.batches, Batches), 0
+        batches = self.batches.epoch(number) if is_ours else self.batches
+        for place, batch in enumerate(batches):
+            done = 0.0
+            if (
+                not rates.are_constant
+            ):  # by pairs; by batches where the number of pairs is not known
+                done = (
+                    num_pairs / self.batches.pairs_per_epoch
+                    if is_ours
+                    else place / len(self.batches)
+                )
+            set_rate(self.updater.optimizer, rates.at(done))
+            with computing_in(self.precision):
+                self.updater.optimizer.zero_grad(set_to_none=True)
+                loss = self.backward(batch, objective)
+                self.updater.step()
+            num_pairs += len(batch.image_ids)
+            yield len(batch.image_ids), loss
+
+    def backward(self, batch: Batch, objective: Objective) -> Tensor:
+        """Adds the gradient of the batch's loss to the weights; returns the sum of its pairs' losses."""
+        batch = batch.to(self.device)
+        if isinstance(self.model, JointEmbedding):
+            images = self.model.embed_images(batch.images)
+            captions = self.model.embed_captions(batch.words, batch.lengths)
+            scores = objective.scores(images, captions, self.model.similarity)
+        else:
+            scores = [self.model(batch)]
+        total = scores[0].new_zeros(())
+        objective.backward(scores, batch.image_ids, total)
+        return total
+
+
+def trains_net(model: JointEmbedding, batches: Batches) -> bool:
+    return model.image_encoder.finetune and not batches.pairs.images.are_features
+
+
 @dataclass(frozen=True)
 class Step:
     """One batch done, or a few in a row. The loss stays on its device until it is read."""
@@ -138,15 +261,6 @@ class Epoch:
     loss: float  # mean per pair
     num_pairs: int
     seconds: float
-
-
-class Stepper(Protocol):
-    """Does the gradient steps of an epoch on the weights that it was given."""
-
-    def epoch(
-        self, number: int, rates: EpochRates, objective: Objective
-    ) -> Iterator[tuple[int, Tensor]]:
-        """The epoch with this number, from 0: after each step its pairs, and the sum of their losses."""
 
 
 def training_events(

@@ -1,4 +1,4 @@
-"""`vsepp.train`: which stepper suits a model and its batches, and what cannot be combined."""
+"""`vsepp.train`: which stepper suits a model and its batches, what cannot be combined, and Adam."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
@@ -10,11 +10,25 @@ from vsepp.devices import ALONE, Precision, Processes, is_gpu
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 from vsepp.loading.batches import Batch, Batches
-from vsepp.training.captured import CapturedStepper, trains_net
-from vsepp.training.loop import Epoch, Objective, Phase, Reduction, Step, Stepper, training_events
-from vsepp.training.optimizer import AveragedWeights, Updater, adam, trained_parameters
-from vsepp.training.plain import PlainStepper
+from vsepp.training.captured import CapturedStepper
+from vsepp.training.divided import DividedStepper
+from vsepp.training.loop import (
+    RATE_FACTOR,
+    AveragedWeights,
+    Epoch,
+    Objective,
+    Phase,
+    PlainStepper,
+    Reduction,
+    Step,
+    Stepper,
+    Updater,
+    trained_parameters,
+    training_events,
+    trains_net,
+)
 
+BACKBONE = "backbone."  # in the names of its weights
 StepperName = Literal["plain", "captured"]
 
 
@@ -68,8 +82,12 @@ def steps_and_epochs(
     if name == "captured":
         assert isinstance(model, JointEmbedding) and isinstance(batches, Batches)
         steps = CapturedStepper(model, batches, updater, device, precision, batches_per_step)
+    elif chunk_size or processes.number > 1:
+        assert isinstance(model, JointEmbedding)
+        division = chunk_size, processes
+        steps = DividedStepper(model, batches, updater, device, precision, *division)
     else:
-        steps = PlainStepper(model, batches, updater, device, precision, chunk_size, processes)
+        steps = PlainStepper(model, batches, updater, device, precision)
     return training_events(model, steps, phases, objectives, device, epochs_done)
 
 
@@ -112,3 +130,17 @@ def _check(
             f"{' and '.join(names)} need a JointEmbedding, whose two encoders can be called apart; "
             f"this model is a {type(model).__name__}."
         )
+
+
+def adam(model: nn.Module, net_share: float = 1.0) -> torch.optim.Optimizer:
+    """Adam as the paper uses it. The backbone may learn at a share of the others' rate."""
+    if net_share == 1:
+        return torch.optim.Adam(trained_parameters(model), fused=True)
+    named = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
+    backbone = [weight for name, weight in named if BACKBONE in name]
+    heads = [weight for name, weight in named if BACKBONE not in name]
+    groups: list[dict[str, Any]] = [
+        {"params": heads},
+        {"params": backbone, RATE_FACTOR: net_share},
+    ]
+    return torch.optim.Adam(groups, fused=True)

@@ -1,4 +1,4 @@
-"""Steps for any model, on any device, in chunks and by several processes.
+"""Steps on batches that are divided: into chunks, among several processes, or both.
 
 Hard negatives are rare, and a large batch holds more of them (Sec. 2.3). Two ways lead to one:
 
@@ -10,94 +10,58 @@ Hard negatives are rare, and a large batch holds more of them (Sec. 2.3). Two wa
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vsepp.devices import ALONE, Precision, Processes, computing_in
+from vsepp.devices import Precision, Processes
 from vsepp.encoders.joint import JointEmbedding
-from vsepp.loading.batches import Batch, Batches
-from vsepp.training.loop import EpochRates, Objective, set_rate
-from vsepp.training.optimizer import Updater
+from vsepp.loading.batches import Batch
+from vsepp.training.loop import ALL, Objective, PlainStepper, Updater
 
 LARGE = (
     2**18
-)  # numbers of a gradient; a message of their own costs less than copying them beside others
+)  # numbers of a gradient: a message of its own costs less than copying it beside others
 
 
-class PlainStepper:
-    """One batch a step; the loop for reading."""
+class DividedStepper(PlainStepper):
+    """One batch a step, of which the device holds a chunk at a time, and each process a share."""
+
+    model: JointEmbedding
 
     def __init__(
-        self,
-        model: nn.Module,
-        batches: Iterable[Batch],
-        updater: Updater,
-        device: torch.device,
-        precision: Precision = "float32",
-        chunk_size: int | None = None,
-        processes: Processes = ALONE,
-    ) -> None:
-        self.model, self.batches, self.updater, self.device = model, batches, updater, device
-        self.precision, self.chunk_size, self.processes = precision, chunk_size, processes
+        self, model: JointEmbedding, batches: Iterable[Batch], updater: Updater, device: torch.device,
+        precision: Precision, chunk_size: int | None, processes: Processes,
+    ) -> None:  # fmt: skip
+        super().__init__(model, batches, updater, device, precision)
+        self.chunk_size, self.processes = chunk_size, processes
         self.is_alone = processes.number == 1
         self.all_reduce = GradientAllReduce(processes, updater.weights)
 
-    def epoch(
-        self, number: int, rates: EpochRates, objective: Objective
-    ) -> Iterator[tuple[int, Tensor]]:
-        set_rate(self.updater.optimizer, rates.at(0))
-        num_pairs = 0
-        for place, batch in enumerate(self._batches(number)):
-            if not rates.are_constant:
-                set_rate(self.updater.optimizer, rates.at(self._share_done(place, num_pairs)))
-            with computing_in(self.precision):
-                self.updater.optimizer.zero_grad(set_to_none=True)
-                with self.all_reduce.during_backward():
-                    loss = self.backward(batch, objective)
-                self.all_reduce.finish(loss)
-                self.updater.step()
-            num_pairs += len(batch.image_ids)
-            yield len(batch.image_ids), loss
-
     def backward(self, batch: Batch, objective: Objective) -> Tensor:
-        """Adds the gradient of the batch's loss to the weights; the sum of its pairs' losses.
-
-        Where several processes share the batch, each adds and returns what its own pairs contribute.
-        """
-        scores = self._scores(batch, objective)
-        total = scores[0].new_zeros(())
-        image_ids = batch.image_ids.to(self.device, non_blocking=True)
-        rows = slice(None) if self.is_alone else self.processes.share(len(image_ids))
-        objective.backward(scores, image_ids, total, rows)
+        """As in `PlainStepper`; each process backpropagates the losses of its own pairs, and all are summed."""
+        # m pairs here, M in all
+        with self.all_reduce.during_backward():
+            scores = self._scores(batch, objective)
+            total = scores[0].new_zeros(())
+            image_ids = batch.image_ids.to(self.device, non_blocking=True)
+            rows = ALL if self.is_alone else self.processes.share(len(image_ids))
+            objective.backward(scores, image_ids, total, rows)
+        self.all_reduce.finish(total)
         return total
 
-    def _batches(self, number: int) -> Iterable[Batch]:
-        return self.batches.epoch(number) if isinstance(self.batches, Batches) else self.batches
-
-    def _share_done(self, num_batches: int, num_pairs: int) -> float:
-        """Of an epoch, by pairs; by batches where the number of pairs is not known."""
-        if isinstance(self.batches, Batches):
-            return num_pairs / self.batches.pairs_per_epoch
-        return num_batches / len(self.batches)  # type: ignore[arg-type]
-
     def _scores(self, batch: Batch, objective: Objective) -> list[Tensor]:
-        """Of all pairs of the batch, as far as this process needs them."""
-        # m pairs here, M in all -> (M, M) for each width
-        if not isinstance(self.model, JointEmbedding):
-            return [self.model(batch.to(self.device))]
-        images = self._embed(self.model.embed_images, [batch.images], len(batch.image_ids))
-        captions = self._embed(
-            self.model.embed_captions, [batch.words, batch.lengths], len(batch.image_ids)
-        )
-        similarity = self.model.similarity
+        """Of all pairs of the batch, as far as this process needs them: (M, M) for each width."""
+        num_pairs, similarity = len(batch.image_ids), self.model.similarity
+        images = self._embed(self.model.embed_images, [batch.images], num_pairs)
+        captions = self._embed(self.model.embed_captions, [batch.words, batch.lengths], num_pairs)
         if self.is_alone:
             return objective.scores(images, captions, similarity)
-        own = self.processes.share(len(batch.image_ids))
+        own = self.processes.share(num_pairs)
         both = torch.cat((images, captions), dim=1)  # one message instead of two
-        images, captions = self.processes.gathered(both, len(batch.image_ids)).chunk(2, dim=1)
+        images, captions = self.processes.gathered(both, num_pairs).chunk(2, dim=1)
         return objective.scores(
             images, captions, lambda i, c: _own_rows_and_columns(similarity, i, c, own)
         )
@@ -108,7 +72,7 @@ class PlainStepper:
         def moved_and_embedded(_: Tensor, *chunk: Tensor) -> Tensor:
             chunk = tuple(part.to(self.device, non_blocking=True) for part in chunk)
             # As short as can be: it sees every call of torch.
-            with nullcontext() if self.is_alone else self.processes.as_one_batch():
+            with self.processes.as_one_batch():
                 return embed(*chunk)
 
         # Dropout must drop the same units twice: checkpoint keeps the generators of its arguments' devices.
