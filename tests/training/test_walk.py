@@ -1,5 +1,6 @@
-"""How many of our files one batch of pictures crosses, from the disk to its gradient."""
+"""How many of our files `vsepp train` calls up to its first step, and one batch of pictures up to its gradient."""
 
+import inspect
 import sys
 import threading
 from pathlib import Path
@@ -10,7 +11,11 @@ import torch
 from PIL import Image
 
 import vsepp
+import vsepp.cli.progress
+import vsepp.experiments.run  # so that nothing is imported meanwhile
+from vsepp.cli import app
 from vsepp.data.captioned import CaptionedImage
+from vsepp.data.resources import workers
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
@@ -22,6 +27,12 @@ from vsepp.training.trainer import steps_and_epochs
 
 ROOT = str(Path(vsepp.__file__).parent)
 CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def new_threads():
+    """Only threads that start while calls are noted are seen, so none may be left from other tests."""
+    workers.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +71,7 @@ def files_until_backward(events, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("stepper", "is_on_device", "most"), [("plain", False, 11), ("captured", True, 11)]
+    ("stepper", "is_on_device", "most"), [("plain", False, 13), ("captured", True, 12)]
 )
 def test_a_batch_of_pictures_crosses_few_files(items, monkeypatch, stepper, is_on_device, most):
     vocabulary = Vocabulary.learn(["a b c d e"])
@@ -75,5 +86,37 @@ def test_a_batch_of_pictures_crosses_few_files(items, monkeypatch, stepper, is_o
     events = steps_and_epochs(model, batches, phases, stepper=stepper)
     files = files_until_backward(events, monkeypatch)
     assert "loading/batches.py" in files and "equations/losses.py" in files
-    ours = [file for file in files if not file.startswith("data/")]  # decoding is a walk of its own
-    assert len(ours) <= most, " ".join(files)
+    # From the disk with the plain stepper; the captured one finds decoded pictures on its device.
+    assert ("data/image_file.py" in files) != is_on_device
+    assert len(files) <= most, " ".join(files)
+
+
+class FirstStep(Exception):
+    pass
+
+
+def test_training_calls_few_files_before_its_first_step(monkeypatch, tmp_path):
+    """Functions of ours; what a module does when it is imported does not count."""
+    files = set()
+
+    def note(frame, event, _):
+        code = frame.f_code
+        named = not code.co_name.startswith("<") and code.co_flags & inspect.CO_OPTIMIZED
+        if event == "call" and named and code.co_filename.startswith(ROOT):
+            files.add(code.co_filename.removeprefix(ROOT + "/"))
+
+    def stop(*_, **__):
+        raise FirstStep
+
+    monkeypatch.setattr(torch.optim.Adam, "step", stop)
+    words = ["train", "scratch", "--data", "shapes:48", "--into", str(tmp_path / "run")]
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        with pytest.raises(FirstStep):
+            app(words, standalone_mode=False)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    assert {"cli/learning.py", "experiments/run.py", "training/loop.py"} <= files
+    assert len(files) <= 33, " ".join(sorted(files))

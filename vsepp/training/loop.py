@@ -204,18 +204,9 @@ class PlainStepper:
     def epoch(
         self, number: int, rates: EpochRates, objective: Objective
     ) -> Iterator[tuple[int, Tensor]]:
-        is_ours, num_pairs = isinstance(self.batches, Batches), 0
-        batches = self.batches.epoch(number) if is_ours else self.batches
-        for place, batch in enumerate(batches):
-            done = 0.0
-            if (
-                not rates.are_constant
-            ):  # by pairs; by batches where the number of pairs is not known
-                done = (
-                    num_pairs / self.batches.pairs_per_epoch
-                    if is_ours
-                    else place / len(self.batches)
-                )
+        num_pairs = 0
+        for place, batch in enumerate(self._batches(number)):
+            done = 0.0 if rates.are_constant else self._share_done(place, num_pairs)
             set_rate(self.updater.optimizer, rates.at(done))
             with computing_in(self.precision):
                 self.updater.optimizer.zero_grad(set_to_none=True)
@@ -223,6 +214,15 @@ class PlainStepper:
                 self.updater.step()
             num_pairs += len(batch.image_ids)
             yield len(batch.image_ids), loss
+
+    def _batches(self, number: int) -> Iterable[Batch]:
+        return self.batches.epoch(number) if isinstance(self.batches, Batches) else self.batches
+
+    def _share_done(self, num_batches: int, num_pairs: int) -> float:
+        """Of an epoch, by pairs; by batches where the number of pairs is not known."""
+        if isinstance(self.batches, Batches):
+            return num_pairs / self.batches.pairs_per_epoch
+        return num_batches / len(self.batches)  # type: ignore[arg-type]
 
     def backward(self, batch: Batch, objective: Objective) -> Tensor:
         """Adds the gradient of the batch's loss to the weights; returns the sum of its pairs' losses."""
