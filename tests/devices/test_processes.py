@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 from tests.processes import in_processes
+from vsepp import devices
 from vsepp.devices import ALONE, PeerLost, Processes, init_processes
 from vsepp.devices.processes import TORCHRUN_VARIABLES, _destroy_process_group
 from vsepp.errors import WorkFailed, WrongRequest
@@ -113,7 +114,7 @@ def test_alone_nothing_is_sent():
 def test_without_torchrun_a_process_is_alone(monkeypatch):
     for name in TORCHRUN_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    assert init_processes() is ALONE
+    assert init_processes() is devices.join() is ALONE
     monkeypatch.setenv("WORLD_SIZE", "4")  # some clusters set it, whoever runs there
     assert init_processes() is ALONE
 

@@ -25,6 +25,8 @@ from vsepp.devices.accelerator import (
 )
 from vsepp.devices.processes import ALONE, FirstStopped, PeerLost, Processes, init_processes
 
+join = init_processes  # its former name, which scripts use
+
 __all__ = [
     "ALONE",
     "CompiledForOneShape",
@@ -43,6 +45,7 @@ __all__ = [
     "inference_batch_size",
     "init_processes",
     "is_gpu",
+    "join",
     "prepare",
     "restore_generators",
     "speed_up",
