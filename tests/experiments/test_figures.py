@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.conftest import TINY
-from tests.evaluation.test_pages import Reader
+from tests.evaluation.figures.test_pages import Reader
 from tests.layouts import some_items, write_features
 from vsepp.data.collections import open_data
 from vsepp.errors import WrongRequest
