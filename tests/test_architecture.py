@@ -1,3 +1,4 @@
+import ast
 import os
 import subprocess
 import sys
@@ -41,3 +42,35 @@ def test_using_a_model_leaves_nothing_at_home(tmp_path):
     home = kept | {"HOME": str(tmp_path)}
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=home).returncode == 0
     assert not list(tmp_path.iterdir())
+
+
+# What is longer, and why; a function is named by its file and its own name.
+LONG_FUNCTIONS = {
+    "kernels/recurrence.py gru_forward": 49,  # one launch, read beside the plain code
+    "kernels/recurrence.py gru_backward": 58,
+    "cli/searching.py search": 41,  # most of both declares options
+    "cli/searching.py index": 45,
+    "training/trainer.py steps_and_epochs": 44,  # its arguments and their meaning
+    "experiments/run.py _train": 42,  # the whole run, top to bottom
+}
+
+
+def test_functions_and_files_are_short():
+    functions, files = {}, {}
+    for path in sorted((ROOT / "vsepp").rglob("*.py")):
+        name = path.relative_to(ROOT / "vsepp").as_posix()
+        source = path.read_text(encoding="utf-8")
+        files[name] = len(source.splitlines())
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                first = min(n.lineno for n in (node, *node.decorator_list))
+                lines = (node.end_lineno or first) - first + 1
+                functions[f"{name} {node.name}"] = max(
+                    lines, functions.get(f"{name} {node.name}", 0)
+                )
+    assert len(files) > 150 and len(functions) > 1000
+    assert not {name: lines for name, lines in files.items() if lines > 300}
+    too_long = {
+        name: lines for name, lines in functions.items() if lines > LONG_FUNCTIONS.get(name, 40)
+    }
+    assert not too_long

@@ -7,144 +7,159 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vsepp.cli.measuring_options import (
+    Captions,
+    Cxc,
+    Eccv,
+    Full,
+    Ids,
+    ImageIds,
+    Images,
+    Judgements,
+    Ks,
+    Models,
+    OptionalData,
+    OptionalSnapshot,
+    Page,
+    PerQuery,
+    Pictures,
+    Pmrp,
+    Probes,
+    Protocol,
+    Resamples,
+    SaveVectors,
+    Scores,
+    Split,
+    TableForm,
+)
 from vsepp.cli.verbs import Changes, Json, app, say, speaks, track, use_keys, verbs_among
 from vsepp.errors import WrongRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vsepp.evaluation.measurement import Extras, Measurement
+    from vsepp.evaluation.measurement import Extras
+    from vsepp.experiments.benchmark import Data, Measured
 
 verb = verbs_among(app, "Train and evaluate")
 
-OptionalData = Annotated[
-    str | None, typer.Option("--data", help="A path, or shapes:N for the built-in world.")
-]
-Split = Annotated[str, typer.Option(help="The split to measure on.")]
-Protocol = Annotated[str, typer.Option(help="full, 1k, 5x1k or 5k.")]
-Models = Annotated[
-    list[str],
-    typer.Argument(
-        help="Models: PATH or NAME=PATH; a folder that vsepp train made, or one of vectors. "
-        "Several paths with commas between are seeds of one model."
-    ),
-]
-Resamples = Annotated[int, typer.Option(help="Of the bootstrap over images.", min=100)]
-Judgements = Annotated[
-    Path | None, typer.Option(help="The folder of Flickr8k's judgements by experts and crowd.")
-]
-Probes = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="captions (words of --data exchanged), world (the built-in one), or a file of "
-        "SugarCrepe, ARO, FOIL or Winoground. May be repeated."
-    ),
-]
-Pictures = Annotated[Path | None, typer.Option(help="The pictures of the probes' file.")]
-TableForm = Annotated[str, typer.Option("--table", help="text, markdown, latex or html.")]
+
+# ---- one model -------------------------------------------------------------------------------
 
 
 @verb
 def evaluate(
-    snapshot: Annotated[Path | None, typer.Argument(help="A folder that vsepp train made.")] = None,
+    snapshot: OptionalSnapshot = None,
     data: OptionalData = None,
     split: Split = "test",
     protocol: Protocol = "full",
     changes: Changes = None,
     as_json: Json = False,
-    images: Annotated[
-        Path | None, typer.Option(help="Vectors of images: .npy, .npz, .safetensors, .parquet.")
-    ] = None,
-    captions: Annotated[Path | None, typer.Option(help="Vectors of captions.")] = None,
-    scores: Annotated[
-        Path | None, typer.Option(help="All scores (images, captions), instead of vectors.")
-    ] = None,
-    ids: Annotated[
-        Path | None,
-        typer.Option(help="A table with a row for each caption: image_id,caption_id,caption."),
-    ] = None,
-    image_ids: Annotated[
-        Path | None, typer.Option(help="The id of each image vector, one a line.")
-    ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="All measures with their intervals, also of a model.")
-    ] = False,
-    ks: Annotated[str, typer.Option("--k", help="The K of R@K, with commas.")] = "1,5,10",
+    images: Images = None,
+    captions: Captions = None,
+    scores: Scores = None,
+    ids: Ids = None,
+    image_ids: ImageIds = None,
+    full: Full = False,
+    ks: Ks = "1,5,10",
     resamples: Resamples = 10_000,
-    eccv: Annotated[
-        str | None,
-        typer.Option(help="ECCV Caption: `package`, or the folder of its json files."),
-    ] = None,
-    cxc: Annotated[
-        Path | None, typer.Option(help="Crisscrossed Captions: the folder of its csv files.")
-    ] = None,
-    pmrp: Annotated[Path | None, typer.Option(help="COCO's instances_val2014.json.")] = None,
+    eccv: Eccv = None,
+    cxc: Cxc = None,
+    pmrp: Pmrp = None,
     judgements: Judgements = None,
     probes: Probes = None,
     pictures: Pictures = None,
     table: TableForm = "text",
-    per_query: Annotated[
-        Path | None, typer.Option(help="Write ranks and best items: .csv, .jsonl or .parquet.")
-    ] = None,
-    save_vectors: Annotated[
-        Path | None, typer.Option(help="Write the vectors, to compare them later.")
-    ] = None,
+    per_query: PerQuery = None,
+    save_vectors: SaveVectors = None,
 ) -> None:
     """R@K of a model, in the paper's columns; or everything, of a model or of anybody's vectors."""
     extras = _extras(ks, resamples, eccv, cxc, pmrp, judgements)
-    from_files = images is not None or captions is not None or scores is not None
-    more = (eccv, cxc, pmrp, judgements, probes, per_query, save_vectors)
-    is_plain = not (full or from_files or any(more) or ks != "1,5,10" or table != "text")
-    if from_files and snapshot is not None:
+    vectors = images, captions, ids, image_ids, scores
+    more = full, eccv, cxc, pmrp, judgements, probes, per_query, save_vectors
+    _check_request(snapshot, data, images or captions or scores, probes or save_vectors, per_query)
+    if images or captions or scores:
+        found = _measure_files(vectors, protocol, extras)
+    elif any(more) or ks != "1,5,10" or table != "text":
+        on = _open_split(str(data), split, changes)
+        found = _measure_snapshot(snapshot, on, protocol, extras, probes, pictures)
+    else:
+        _evaluate_plainly(snapshot, data, split, protocol, changes, as_json)
+        return
+    _report(found, as_json, table, per_query, save_vectors)
+
+
+def _check_request(
+    snapshot: Path | None,
+    data: str | None,
+    vectors: Path | None,
+    needs_model: object,
+    per_query: Path | None,
+) -> None:
+    if vectors and snapshot is not None:
         raise WrongRequest("Name a model, or files of vectors, and not both.")
-    if not from_files and (snapshot is None or data is None):
+    if not vectors and (snapshot is None or data is None):
         raise WrongRequest(
             "Name a model and its data: vsepp evaluate SNAPSHOT --data DATA; or files of vectors: "
             "vsepp evaluate --images I.npy --captions C.npy --ids ids.csv"
         )
-    if is_plain:
-        assert snapshot is not None and data is not None
-        _evaluate_plainly(snapshot, data, split, protocol, changes, as_json)
-        return
-
-    from vsepp.evaluation.embedding_files import read_embeddings
-    from vsepp.evaluation.measurement import measure_embeddings
-    from vsepp.evaluation.reports.per_query import check_suffix, write_per_query
-    from vsepp.experiments.benchmark import measure_model, open_probes, open_split
-    from vsepp.experiments.benchmark import save_vectors as write_vectors
-
+    if vectors and needs_model:
+        raise WrongRequest("--probes and --save-vectors need a model, not its vectors.")
     if per_query:
+        from vsepp.evaluation.reports.per_query import check_suffix
+
         check_suffix(per_query)
-    if from_files:
-        if probes or save_vectors:
-            raise WrongRequest("--probes and --save-vectors need a model, not its vectors.")
-        embeddings = read_embeddings(images, captions, ids, image_ids, scores)
-        result = measure_embeddings(embeddings, protocol, extras)
-    else:
-        assert data is not None
-        on = open_split(data, split, use_keys(changes))
-        _say_left_out(on.left_out)
-        opened = open_probes(probes or (), pictures, on)
-        measured = measure_model(str(snapshot), on, protocol, extras, opened)
-        embeddings, result = measured.embeddings, measured.result
-    if save_vectors:
-        write_vectors(embeddings, save_vectors)
-    if per_query:
-        write_per_query(per_query, result, embeddings)
-    _print_report(result, as_json, table)
 
 
 def _evaluate_plainly(
-    snapshot: Path, data: str, split: str, protocol: str, changes: list[str] | None, as_json: bool
+    snapshot: Path | None,
+    data: str | None,
+    split: str,
+    protocol: str,
+    changes: list[str] | None,
+    as_json: bool,
 ) -> None:
     """The paper's columns; several processes may share the work."""
     from vsepp.evaluation.reports.paper_table import text
     from vsepp.experiments.measure import measure
 
+    assert snapshot is not None and data is not None
     result, left_out = measure(snapshot, data, split, protocol, use_keys(changes), track)
     _say_left_out(left_out)
     if speaks():
         print(json.dumps(result.as_dict()) if as_json else text([(snapshot.name, result)]))
+
+
+def _measure_files(files: "Sequence[Path | None]", protocol: str, extras: "Extras") -> "Measured":
+    from vsepp.evaluation.embedding_files import read_embeddings
+    from vsepp.evaluation.measurement import measure_embeddings
+    from vsepp.experiments.benchmark import Measured
+
+    images, captions, ids, image_ids, scores = files
+    embeddings = read_embeddings(images, captions, ids, image_ids, scores)
+    return Measured(embeddings, measure_embeddings(embeddings, protocol, extras), {})
+
+
+def _measure_snapshot(
+    snapshot: Path | None,
+    on: "Data",
+    protocol: str,
+    extras: "Extras",
+    probes: list[str] | None,
+    pictures: Path | None,
+) -> "Measured":
+    from vsepp.experiments.benchmark import measure_model, open_probes
+
+    opened = open_probes(probes or (), pictures, on)
+    return measure_model(str(snapshot), on, protocol, extras, opened)
+
+
+def _open_split(data: str, split: str, changes: list[str] | None) -> "Data":
+    from vsepp.experiments.benchmark import open_split
+
+    on = open_split(data, split, use_keys(changes))
+    _say_left_out(on.left_out)
+    return on
 
 
 def _say_left_out(left_out: "Sequence[str]") -> None:
@@ -152,6 +167,23 @@ def _say_left_out(left_out: "Sequence[str]") -> None:
 
     if left_out:
         say(summarize_left_out(left_out))
+
+
+def _report(
+    found: "Measured", as_json: bool, table: str, per_query: Path | None, vectors: Path | None
+) -> None:
+    from vsepp.evaluation.reports.per_query import write_per_query
+    from vsepp.evaluation.reports.tables import render, report_tables
+    from vsepp.experiments.benchmark import save_vectors
+
+    if vectors:
+        save_vectors(found.embeddings, vectors)
+    if per_query:
+        write_per_query(per_query, found.result, found.embeddings)
+    for remark in found.result.remarks:
+        say(remark)
+    tables = report_tables(found.result)
+    print(json.dumps(found.result.as_dict()) if as_json else render(tables, table))
 
 
 def _extras(
@@ -179,12 +211,7 @@ def _extras(
     return Extras(numbers, resamples, 0, folder, cxc, pmrp, judgements)
 
 
-def _print_report(result: "Measurement", as_json: bool, table: str) -> None:
-    from vsepp.evaluation.reports.tables import render, report_tables
-
-    for remark in result.remarks:
-        say(remark)
-    print(json.dumps(result.as_dict()) if as_json else render(report_tables(result), table))
+# ---- several models --------------------------------------------------------------------------
 
 
 @verb
@@ -194,9 +221,7 @@ def compare(
     split: Split = "test",
     protocol: Protocol = "full",
     changes: Changes = None,
-    into: Annotated[
-        Path | None, typer.Option(help="Write a page that shows on which queries models differ.")
-    ] = None,
+    into: Page = None,
     resamples: Resamples = 10_000,
     judgements: Judgements = None,
     probes: Probes = None,
@@ -209,26 +234,27 @@ def compare(
     from vsepp.evaluation.reports.comparison_page import Model, comparison_page
     from vsepp.evaluation.reports.page import Photos
     from vsepp.evaluation.reports.tables import comparison_tables, render
-    from vsepp.experiments.benchmark import comparison, measure_model, open_probes, open_split
+    from vsepp.experiments.benchmark import comparison, measure_model, open_probes
 
     if len(models) < 2:
         raise WrongRequest("Name two models or more: vsepp compare A B --data DATA")
-    on = open_split(data, split, use_keys(changes)) if data else None
-    if on:
-        _say_left_out(on.left_out)
+    on = _open_split(data, split, changes) if data else None
     extras = Extras(resamples=resamples, judgements=judgements)
     opened = open_probes(probes or (), pictures, on)
     measured = [measure_model(models[0], on, protocol, extras, opened)]
     extras = replace(extras, overlap=False)  # the same for all models
     measured += [measure_model(model, on, protocol, extras, opened) for model in models[1:]]
     found = comparison(measured)
-    if into:
-        photos = Photos(on.by_key if on else {})
-        shown = [Model(one.embeddings, one.result) for one in measured]
-        into.write_text(comparison_page(shown, photos), encoding="utf-8")
-        say(f"Look at it: {into}")
     results = [one.result for one in measured]
+    if into:
+        shown = [Model(one.embeddings, one.result) for one in measured]
+        _write_page(into, comparison_page(shown, Photos(on.by_key if on else {})))
     print(json.dumps(found) if as_json else render(comparison_tables(results), table))
+
+
+def _write_page(into: Path, page: str) -> None:
+    into.write_text(page, encoding="utf-8")
+    say(f"Look at it: {into}")
 
 
 @verb
@@ -255,6 +281,5 @@ def audit(
     found = look_at(on.items, others, embeddings, [one.result for one in measured])
     photos = Photos(on.by_key | {item.key: item for item in others})
     page = audit_page(found, embeddings[0], measured[0].result, photos)
-    into.write_text(page, encoding="utf-8")
     print(render([summary_table(found, embeddings[0])]))
-    say(f"Look at it: {into}")
+    _write_page(into, page)

@@ -13,12 +13,7 @@ MARK = "*"  # a difference that chance explains in less than one of twenty cases
 SIGNIFICANT = 0.05
 ORDER = ("R@", "median rank", "mean rank", "MRR", "nDCG", "mAP@R", "R-precision")
 COMPARED = (
-    ("R@1", "captions"),
-    ("R@5", "captions"),
-    ("R@10", "captions"),
-    ("R@1", "images"),
-    ("R@5", "images"),
-    ("R@10", "images"),
+    *((f"R@{k}", way) for way in ("captions", "images") for k in (1, 5, 10)),
     ("rsum", "both"),
 )
 
