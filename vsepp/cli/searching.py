@@ -146,13 +146,13 @@ def serve(
         str, typer.Option(metavar="ADDRESS", help="0.0.0.0 lets other machines connect.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="PORT", help="0 picks a free one.")
+        int, typer.Option(min=0, max=65535, metavar="NUMBER", help="0 picks a free one.")
     ] = 8000,
     token: Annotated[
         str | None,
         typer.Option(
             envvar="VSEPP_TOKEN",
-            metavar="TOKEN",
+            metavar="SECRET",
             help="Access token. Default: a random one, printed with the link.",
         ),
     ] = None,
