@@ -12,7 +12,7 @@ function say(title, ...rest) {
   place.hidden = false;
 }
 
-const button = (text, onclick) => make("button", { type: "button", class: "chip strong", onclick }, text);
+const button = (text, onclick, look = "chip strong") => make("button", { type: "button", class: look, onclick }, text);
 
 export function hideEmpty() {
   place.hidden = true;
@@ -27,11 +27,11 @@ export function nothing(answer, collection, actions) {
   }
   if (answer.unknown_words.length && answer.min_score === null) return unknown(answer, collection, actions);
   const filtered = answer.parts.some((part) => part.filter);
-  const unfilter = button("Remove the filters", () => actions.words(wordsOf(answer.parts)));
-  if (!hasCutoff(answer)) return say("No photos here", make("p", {}, "No photo passes the filters."), unfilter);
+  const unfilter = (look) => button("Remove the filters", () => actions.words(wordsOf(answer.parts)), look);
+  if (!hasCutoff(answer)) return say("No photos here", make("p", {}, "No photo passes the filters."), unfilter());
   say("Nothing fits well enough",
     make("p", {}, `No photo${filtered ? " that passes the filters" : ""} scores ${score(answer.min_score)}. Random words reach that here by chance, so what scores less says little.`),
-    make("p", { class: "samples" }, button("Show the nearest anyway", actions.nearest), ...(filtered ? [unfilter] : [])));
+    make("p", { class: "samples" }, button("Show the nearest anyway", actions.nearest), ...(filtered ? [unfilter("chip")] : [])));
 }
 
 /** Whether hits may have been left out because they score too little. */
