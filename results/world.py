@@ -132,7 +132,7 @@ def main() -> None:
         sys.exit(__doc__)
     coco_train, coco, flickr8k, into = map(Path, sys.argv[1:5])
     least, views = (int(number) for number in (*sys.argv[5:], *"11"[len(sys.argv) - 5 :]))
-    into.mkdir(parents=True)
+    into.mkdir(parents=True, exist_ok=True)
     shards = {
         "coco": [*coco_train.glob("*.tar"), *coco.glob("*.tar")],
         "flickr8k": flickr8k.glob("*.tar"),

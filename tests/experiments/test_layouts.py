@@ -1,6 +1,7 @@
 """A little collection in every layout, in its real form, is trained on and evaluated."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -163,6 +164,28 @@ def check_that_another_net_is_refused(made, keys, into):
     ):
         with pytest.raises(WrongRequest, match=message):
             run(Recipe.load("features", [*keys, change]), data, into)
+
+
+def test_maps_of_a_snapshot_train_it_further(tmp_path):
+    weights = random_weights("resnet18", tmp_path / "resnet18.safetensors")
+    pictures = write_folder(tmp_path / "pictures", some_items())
+    net = NetKeys(weights=str(weights), size=64, resize=64, before="layer4")
+    sized = ["model.backbone=resnet18", "model.size=64", "model.resize=64", "data.crop=center"]
+    trained(
+        "features", [*ON_FEATURES, *sized, f"model.weights={weights}"], pictures, tmp_path / "a"
+    )
+    half = Snapshot.load(tmp_path / "a").save(tmp_path / "half", half=True)
+    further = [*ON_FEATURES, *sized, f"start_from={half}", "model.weights=none"]
+    further += ["model.finetune=true", "model.fixed_statistics=true", "model.finetune_from=layer4"]
+    data = open_checked(str(pictures))
+    precompute(data, "resnet18", 1, tmp_path / "theirs", net)
+    with pytest.raises(WrongRequest, match="made by another net: weights"):  # they were rounded
+        trained("features", further, tmp_path / "theirs", tmp_path / "b")
+    precompute(data, "resnet18", 1, tmp_path / "its own", replace(net, weights=str(half)))
+    trained("features", further, tmp_path / "its own", tmp_path / "b")
+    with pytest.raises(WrongRequest, match="another way: backbone resnet18, not resnet34; size 64"):
+        other = replace(net, weights=str(half), size=32)
+        precompute(data, "resnet34", 1, tmp_path / "other", other)
 
 
 def test_precompute_goes_on_and_refuses_what_is_not_its_own(tmp_path):

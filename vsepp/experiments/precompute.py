@@ -15,19 +15,23 @@ from vsepp.data.collections import Track, no_progress
 from vsepp.data.features import ORIGIN
 from vsepp.data.pictures import View
 from vsepp.devices import best_device, inference_batch_size, prepare
-from vsepp.encoders.backbones import backbone, fingerprint
+from vsepp.encoders.backbones import Backbone, backbone, fingerprint
 from vsepp.encoders.halves import cut_before
 from vsepp.errors import WrongRequest
 from vsepp.experiments.keys import UseKeys
 from vsepp.experiments.provenance import content_of_items
+from vsepp.experiments.start import snapshot_to_start_from
 from vsepp.loading.images import PicturesInMemory
+from vsepp.snapshots.snapshot import Snapshot
 
 ON_DISK = {"val": "dev"}  # the release's name of the split
 
 
 @dataclass(frozen=True)
 class NetKeys:
-    weights: str = "timm"  # none, timm (downloads) or a file
+    weights: str = (
+        "timm"  # none, timm (downloads), a file, a snapshot whose net it is, or "the box"
+    )
     size: int = 224
     resize: int = 256
     square: bool = False
@@ -59,7 +63,7 @@ def precompute(
     _check_names(data)
     device = best_device()
     prepare(device)
-    net = backbone(name, keys.weights, keys.size).to(device).eval()
+    net = _net(name, keys).to(device).eval()
     view = View(keys.size, keys.resize, keys.square, crops)
     part = cut_before(net.net, keys.before, keys.size)[0] if keys.before else net
     origin = _origin(data, name, part, view)
@@ -73,6 +77,24 @@ def precompute(
     for split in data.splits:
         _write_split(data.split(split), ON_DISK.get(split, split), compute, view, into, track)
     return {split: pictures for split, (pictures, _) in data.splits.items()}
+
+
+def _net(name: str, keys: NetKeys) -> Backbone:
+    """The net of a snapshot, as it is stored there, to train that snapshot further; or one by its name."""
+    folder = snapshot_to_start_from(keys.weights)
+    if folder is None:
+        return backbone(name, keys.weights, keys.size)
+    snapshot = Snapshot.load(folder)
+    plan = snapshot.architecture
+    asked = {"backbone": name, "size": keys.size, "resize": keys.resize, "square": keys.square}
+    differ = [
+        f"{key} {getattr(plan, key)}, not {has}"
+        for key, has in asked.items()
+        if getattr(plan, key) != has
+    ]
+    if differ:
+        raise WrongRequest(f"{folder} looks at pictures in another way: {'; '.join(differ)}.")
+    return snapshot.model.image_encoder.backbone
 
 
 def _check_names(data: CaptionedImages) -> None:
