@@ -38,10 +38,10 @@ class Numbers:
     def of(cls, ids: Iterable[str]) -> "Numbers":
         """From 391895 or COCO_val2014_000000391895.jpg; ids without digits are left out."""
         names = [str(one) for one in ids]
-        try:
+        if all(map(str.isdecimal, names)):
             numbers = np.array([int(name) for name in names], dtype=np.int64)
             rows = np.arange(len(names))
-        except ValueError:  # some are names of files
+        else:
             digits = [DIGITS.findall(PurePath(name).stem) for name in names]
             found = [(int(some[-1]), row) for row, some in enumerate(digits) if some]
             numbers, rows = np.array(found, dtype=np.int64).reshape(-1, 2).T
