@@ -9,6 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from vsepp.cli import app
+from vsepp.evaluation.measurement import Extras
+from vsepp.experiments.benchmark import measure_model, open_split
+from vsepp.experiments.provenance import weights_of
 
 SCENES = str(Path(__file__).parents[1] / "models" / "scenes")
 DATA = ["--data", "shapes:200"]
@@ -52,6 +55,11 @@ def test_compare_and_audit_write_pages(tmp_path: Path) -> None:
     )
     assert [model["name"] for model in found["models"]] == ["good", "bad"]
     assert any(one["corrected_p_value"] < 0.05 for one in found["differences"])
+    assert len(found["made_by"]["data"]) == 16 and found["made_by"]["hardware"]
+    assert [model["weights"] for model in found["models"]] == [[], []]  # vectors have none
+    assert measure_model(SCENES, open_split("shapes:64"), extras=Extras(resamples=10)).weights == [
+        weights_of(Path(SCENES))
+    ]
     assert "data:image/jpeg" in page.read_text()
     seeds = json.loads(
         run("compare", f"x={tmp_path / 'a'},{worse}", names[1], "--resamples", "100", "--json")

@@ -137,7 +137,7 @@ def _measure_files(files: "Sequence[Path | None]", protocol: str, extras: "Extra
 
     images, captions, ids, image_ids, scores = files
     embeddings = read_embeddings(images, captions, ids, image_ids, scores)
-    return Measured(embeddings, measure_embeddings(embeddings, protocol, extras), {})
+    return Measured(embeddings, measure_embeddings(embeddings, protocol, extras))
 
 
 def _measure_snapshot(
@@ -244,7 +244,7 @@ def compare(
     measured = [measure_model(models[0], on, protocol, extras, opened)]
     extras = replace(extras, overlap=False)  # the same for all models
     measured += [measure_model(model, on, protocol, extras, opened) for model in models[1:]]
-    found = comparison(measured)
+    found = comparison(measured, on)
     results = [one.result for one in measured]
     if into:
         shown = [Model(one.embeddings, one.result) for one in measured]

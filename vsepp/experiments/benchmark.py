@@ -2,8 +2,8 @@
 
 import csv
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from vsepp.evaluation.probes.published import read_probes
 from vsepp.evaluation.reports.tables import all_differences
 from vsepp.evaluation.retrieval import embed
 from vsepp.experiments.fitting import check_that_features_fit
+from vsepp.experiments.provenance import circumstances, content_of_items, weights_of
 from vsepp.loading.batches import Pairs
 from vsepp.snapshots.snapshot import Snapshot
 
@@ -153,7 +154,8 @@ class Measured:
 
     embeddings: Embeddings
     result: Measurement
-    spreads: dict[str, Spread]
+    spreads: Mapping[str, Spread] = field(default_factory=dict)
+    weights: Sequence[str] = ()  # short hashes, one for each seed; none of saved vectors
 
 
 def measure_model(
@@ -170,16 +172,17 @@ def measure_model(
     spreads: dict[str, Spread] = {}
     if len(results) > 1:
         result, spreads = _together(results)
+    paths = [Path(path) for path in model.rpartition("=")[2].split(",")]
+    snapshots = [path for path in paths if (path / CONFIG).is_file()]
     if probes:
-        path = Path(model.rpartition("=")[2].split(",")[0])
-        if not (path / CONFIG).is_file():
-            raise WrongRequest(f"{path}: probes need a model, not its vectors.")
-        result = replace(result, probes=probe_snapshot(Snapshot.load(path), probes))
-    return Measured(seeds[0], result, spreads)
+        if paths[0] not in snapshots:
+            raise WrongRequest(f"{paths[0]}: probes need a model, not its vectors.")
+        result = replace(result, probes=probe_snapshot(Snapshot.load(paths[0]), probes))
+    return Measured(seeds[0], result, spreads, [weights_of(path) for path in snapshots])
 
 
-def comparison(measured: Sequence[Measured]) -> dict[str, Any]:
-    """All models and all differences, as `vsepp compare --json` prints them."""
+def comparison(measured: Sequence[Measured], data: Data | None = None) -> dict[str, Any]:
+    """All models, all differences and their provenance, as `vsepp compare --json` prints them."""
     results = [one.result for one in measured]
     check_same_queries(results)
     differences = [
@@ -199,8 +202,9 @@ def comparison(measured: Sequence[Measured]) -> dict[str, Any]:
         for one in measured
         if one.spreads
     }
-    models = [result.as_dict() for result in results]
-    return {"models": models, "differences": differences, "spreads": spreads}
+    models = [one.result.as_dict() | {"weights": one.weights} for one in measured]
+    made_by = circumstances() | {"data": content_of_items(data.items) if data else ""}
+    return {"models": models, "differences": differences, "spreads": spreads, "made_by": made_by}
 
 
 def check_same_queries(results: Sequence[Measurement]) -> None:

@@ -38,6 +38,9 @@ def means(found: list[Statistic]) -> dict[tuple[str, str], float]:
 def test_numbers_are_found_in_ids() -> None:
     numbers = Numbers.of(["COCO_val2014_000000391895.jpg", "nothing", "7", "images/12.jpg"])
     assert numbers.find(np.array([391895, 12, 7, 8])).tolist() == [0, 3, 2, -1]
+    plain = Numbers.of(["30", "010", "20"])
+    assert plain.find(np.array([10, 20, 30, 40])).tolist() == [1, 2, 0, -1]
+    assert Numbers.of([]).find(np.array([1])).tolist() == [-1]
 
 
 # ---- Crisscrossed Captions -------------------------------------------------------------------

@@ -1,7 +1,13 @@
 import numpy as np
 
 from tests.evaluation.measured import ITEMS, WORLD, measured
-from vsepp.evaluation.audit.findings import audit, confusions, difference_hashes, find_leaks
+from vsepp.evaluation.audit.findings import (
+    audit,
+    confusions,
+    difference_hashes,
+    find_leaks,
+    word_recalls,
+)
 from vsepp.evaluation.audit.page import audit_page, summary_table
 from vsepp.evaluation.embeddings import from_arrays
 from vsepp.evaluation.reports.page import Photos
@@ -33,6 +39,14 @@ def test_one_text_on_two_photos_and_words_are_counted() -> None:
     assert found.repeated["a red ball"] == [0, 1]
     assert found.leaks == []
     assert {word.word for word in found.words} >= {"above", "of"}
+
+
+def test_words_of_equal_recall_are_in_the_order_of_the_alphabet() -> None:
+    """In every run: a set of words has another order in each."""
+    words = [f"word{letter}" for letter in "abcdefghijklmnop"]
+    texts = 10 * [" ".join(reversed(words))]
+    these = from_arrays(np.eye(10), np.eye(10), np.arange(10), texts=texts)
+    assert [one.word for one in word_recalls(these, np.ones(10, dtype=np.int64))] == words
 
 
 def test_photos_that_are_taken_for_each_other() -> None:

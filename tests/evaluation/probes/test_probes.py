@@ -12,7 +12,7 @@ from vsepp.data.shapes import Scene
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.probes.generated import KINDS, caption_probes, world_probes
 from vsepp.evaluation.probes.probe import Probe, accuracies
-from vsepp.evaluation.probes.published import read_probes
+from vsepp.evaluation.probes.published import coco_picture, read_probes
 
 
 @pytest.fixture
@@ -49,18 +49,26 @@ def test_aro_looks_at_a_box(tmp_path: Path, pictures: Path) -> None:
     assert probe.picture.open(8).size == (20, 10)
 
 
-def test_foil_joins_a_caption_with_its_foil(tmp_path: Path, pictures: Path) -> None:
+def test_foil_joins_a_caption_with_its_foils(tmp_path: Path, pictures: Path) -> None:
+    """`id` is the caption's own, which its foils share; `foil_id` is another one in each entry."""
+    entries = [
+        {"id": 50, "foil_id": 1, "caption": "a cat", "foil": False, "target_word": "ORIG", "foil_word": "ORIG"},
+        {"id": 50, "foil_id": 2, "caption": "a dog", "foil": True, "target_word": "cat", "foil_word": "dog"},
+        {"id": 50, "foil_id": 3, "caption": "a cow", "foil": True, "target_word": "cat", "foil_word": "cow"},
+        {"id": 51, "foil_id": 4, "caption": "a bus", "foil": True, "target_word": "car", "foil_word": "bus"},
+    ]  # fmt: skip
     content = {
         "images": [{"id": 7, "file_name": "a.jpg"}],
-        "annotations": [
-            {"image_id": 7, "caption": "a cat", "foil": False, "foil_id": 3, "foil_word": "ORIG"},
-            {"image_id": 7, "caption": "a dog", "foil": True, "foil_id": 3, "foil_word": "dog"},
-        ],
+        "annotations": [{"image_id": 7, **entry} for entry in entries],
     }
     file = tmp_path / "foilv1.0_test_2017.json"
     file.write_text(json.dumps(content))
-    (probe,) = read_probes(file, pictures)
-    assert (probe.true, probe.false, probe.kind) == ("a cat", ("a dog",), "object (FOIL)")
+    found = read_probes(file, pictures)
+    assert [(probe.true, probe.false) for probe in found] == [
+        ("a cat", ("a dog",)),
+        ("a cat", ("a cow",)),
+    ]
+    assert {probe.kind for probe in found} == {"object (FOIL)"}
 
 
 def test_negclip(tmp_path: Path, pictures: Path) -> None:
@@ -68,9 +76,23 @@ def test_negclip(tmp_path: Path, pictures: Path) -> None:
     file.write_text(
         "\ttitle\tfilepath\tneg_caption\tneg_image\n"
         "0\tA cat on a mat.\tcoco/val2014/a.jpg\t['A mat on a cat .', 'A mat on a cat .']\t[1]\n"
+        "1\t\"A mat\u2028\nunder a cat.\"\tcoco/val2014/b.jpg\t['A cat under a mat .']\t[2]\n",
+        encoding="utf-8",
     )
-    (probe,) = read_probes(file, pictures)
-    assert probe.false == ("A mat on a cat .",)
+    first, second = read_probes(file, pictures)
+    assert first.false == ("A mat on a cat .",)
+    assert second.true == "A mat\u2028\nunder a cat."  # quoted, over two lines
+
+
+def test_photos_of_coco_are_found_under_the_names_of_both_editions(pictures: Path) -> None:
+    for name in ("COCO_val2014_000000000007.jpg", "000000000008.jpg"):
+        (pictures / name).touch()
+    found = pictures / "COCO_val2014_000000000007.jpg"
+    assert coco_picture(pictures, "000000000007.jpg") == found
+    assert coco_picture(pictures, found.name) == found
+    assert coco_picture(pictures, "COCO_train2014_000000000008.jpg").name == "000000000008.jpg"
+    for missing in ("000000000009.jpg", "a.jpg", "other.png"):
+        assert coco_picture(pictures, missing) == pictures / missing
 
 
 def test_winoground_has_three_scores(tmp_path: Path, pictures: Path) -> None:

@@ -37,13 +37,14 @@ class Numbers:
     @classmethod
     def of(cls, ids: Iterable[str]) -> "Numbers":
         """From 391895 or COCO_val2014_000000391895.jpg; ids without digits are left out."""
-        found = []
-        for row, one in enumerate(ids):
-            name = str(one)
-            digits = [name] if name.isdecimal() else DIGITS.findall(PurePath(name).stem)
-            if digits:
-                found.append((int(digits[-1]), row))
-        numbers, rows = np.array(found, dtype=np.int64).reshape(-1, 2).T
+        names = [str(one) for one in ids]
+        if all(map(str.isdecimal, names)):
+            numbers = np.array([int(name) for name in names], dtype=np.int64)
+            rows = np.arange(len(names))
+        else:
+            digits = [DIGITS.findall(PurePath(name).stem) for name in names]
+            found = [(int(some[-1]), row) for row, some in enumerate(digits) if some]
+            numbers, rows = np.array(found, dtype=np.int64).reshape(-1, 2).T
         order = np.argsort(numbers, kind="stable")
         return cls(numbers[order], rows[order])
 

@@ -194,7 +194,7 @@ def word_recalls(embeddings: Embeddings, ranks: Ints, least: int = 10) -> list[W
             counts[word] += 1
             hits[word] += int(ranks[row] <= TOP)
     found = [WordRecall(w, n, 100 * hits[w] / n) for w, n in counts.items() if n >= least]
-    return sorted(found, key=lambda one: (one.recall, -one.captions))
+    return sorted(found, key=lambda one: (one.recall, -one.captions, one.word))
 
 
 def _plain(text: str) -> str:

@@ -4,7 +4,9 @@ Winoground (Thrush et al., 2022). Their pictures are one's own to get.
 
 import ast
 import csv
+import io
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,8 @@ KNOWN = (
     "SugarCrepe's add_att.json and others (a file, or the folder of them), ARO's visual_genome_relation.json and "
     "visual_genome_attribution.json, NegCLIP's valid_neg_clip.tsv, FOIL's foilv1.0_test_2017.json, Winoground's examples.jsonl"
 )
+COCO_NAME = re.compile(r"(?:COCO_(?:train|val)2014_)?(\d{12})\.jpg")
+COCO_EDITIONS = ("", "COCO_val2014_", "COCO_train2014_")
 PARTS = {"att": "attribute", "obj": "object", "rel": "relation"}
 
 
@@ -69,7 +73,9 @@ def _read_file(file: Path, pictures: Path) -> list[Probe]:
     text = file.read_text(encoding="utf-8")
     try:
         if file.suffix == ".tsv":
-            return list(_negclip(csv.DictReader(text.splitlines(), delimiter="\t"), pictures))
+            # A quoted caption may go over several lines.
+            rows = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t")
+            return list(_negclip(rows, pictures))
         if file.suffix == ".jsonl":
             return list(_pairs((json.loads(line) for line in text.splitlines() if line), pictures))
         content = json.loads(text)
@@ -84,12 +90,21 @@ def _read_file(file: Path, pictures: Path) -> list[Probe]:
         ) from error
 
 
+def coco_picture(folder: Path, name: str) -> Path:
+    """A photo of COCO, which has one name in the edition of 2014 and another in that of 2017."""
+    number = COCO_NAME.fullmatch(name)
+    if number is None or (folder / name).is_file():
+        return folder / name
+    names = [f"{edition}{number[1]}.jpg" for edition in COCO_EDITIONS]
+    return next((folder / one for one in names if (folder / one).is_file()), folder / name)
+
+
 def _sugar_crepe(entries: Iterable[dict[str, Any]], pictures: Path, stem: str) -> Iterable[Probe]:
     """{"0": {"filename": ..., "caption": ..., "negative_caption": ...}}; the file's name says the kind."""
     change, _, part = stem.partition("_")
     kind = f"{PARTS.get(part, part)} ({change})"
     for entry in entries:
-        picture = pictures / entry["filename"]
+        picture = coco_picture(pictures, entry["filename"])
         yield Probe(kind, picture, entry["caption"], (entry["negative_caption"],))
 
 
@@ -109,20 +124,18 @@ def _negclip(rows: Iterable[dict[str, str]], pictures: Path) -> Iterable[Probe]:
         false = tuple(dict.fromkeys(ast.literal_eval(row["neg_caption"])))
         false = tuple(text for text in false if text != row["title"])
         if false:
-            yield Probe(
-                "order (NegCLIP)", pictures / Path(row["filepath"]).name, row["title"], false
-            )
+            picture = coco_picture(pictures, Path(row["filepath"]).name)
+            yield Probe("order (NegCLIP)", picture, row["title"], false)
 
 
 def _foil(content: dict[str, Any], pictures: Path) -> Iterable[Probe]:
-    """A caption of COCO, and the same with one noun exchanged: joined by foil_id."""
+    """A caption of COCO, and the same with one noun exchanged: both have the id of the caption."""
     names = {image["id"]: image["file_name"] for image in content["images"]}
-    true = {a["foil_id"]: a for a in content["annotations"] if not a["foil"]}
+    true = {a["id"]: a["caption"] for a in content["annotations"] if not a["foil"]}
     for entry in content["annotations"]:
-        if entry["foil"] and entry["foil_id"] in true:
-            own = true[entry["foil_id"]]
-            picture = pictures / names[entry["image_id"]]
-            yield Probe("object (FOIL)", picture, own["caption"], (entry["caption"],))
+        if entry["foil"] and entry["id"] in true:
+            picture = coco_picture(pictures, names[entry["image_id"]])
+            yield Probe("object (FOIL)", picture, true[entry["id"]], (entry["caption"],))
 
 
 def _pairs(entries: Iterable[dict[str, Any]], pictures: Path) -> Iterable[Probe]:
