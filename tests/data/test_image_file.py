@@ -21,28 +21,23 @@ from tests.hostile import EPS, chunk, commented_gif, many_scans, png, shared_tag
 from tests.memory import peak_extra_megabytes
 from tests.pictures import HEIC
 from vsepp.data import image_file, pictures
+from vsepp.data.exif import exif_bytes_of_avif, tags_fit
 from vsepp.data.image_file import (
-    MOST_BYTES,
-    MOST_MEMORY,
-    MOST_SCANS,
-    ImageInMemory,
-    MemoryGate,
-    memory_for,
-    orientation_of,
-    read_at_most,
-    times_of,
-)
-from vsepp.data.image_headers import (
     FORMATS,
     MEDIA_TYPES,
+    MOST_BYTES,
+    MOST_SCANS,
     NAMES,
     SUFFIXES,
-    exif_bytes_of_avif,
+    ImageInMemory,
     format_of,
+    orientation_of,
+    read_at_most,
     scans_of_jpeg,
-    tags_fit,
+    times_of,
 )
 from vsepp.data.pictures import open_picture, opened
+from vsepp.data.resources import MOST_MEMORY, MemoryGate, memory_for
 from vsepp.errors import WorkFailed
 
 DOCS = Path(__file__).parents[2] / "docs"

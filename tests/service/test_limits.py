@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from vsepp.data.image_file import MOST_MEMORY
-from vsepp.data.image_headers import NAMES
+from vsepp.data.image_file import NAMES
+from vsepp.data.resources import MOST_MEMORY
 from vsepp.service.limits import (
     MAX_DEPTH,
     MAX_DEPTH_FOLDED,

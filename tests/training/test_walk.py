@@ -71,7 +71,7 @@ def files_until_backward(events, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("stepper", "is_on_device", "most"), [("plain", False, 13), ("captured", True, 12)]
+    ("stepper", "is_on_device", "most"), [("plain", False, 12), ("captured", True, 12)]
 )
 def test_a_batch_of_pictures_crosses_few_files(items, monkeypatch, stepper, is_on_device, most):
     vocabulary = Vocabulary.learn(["a b c d e"])

@@ -32,6 +32,13 @@ Model = Annotated[
 Place = Annotated[
     str, typer.Argument(metavar="COLLECTION", help="File or URL created by vsepp index.")
 ]
+WorkersUrl = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Embed on Ray: ray://local, ray://auto or ray://HOST:PORT."),
+]
+MaxResults = Annotated[
+    int, typer.Option("-k", min=1, metavar="N", help="Maximum number of results.")
+]
 IndexUrl = Annotated[
     str | None,
     typer.Option(
@@ -68,12 +75,7 @@ def index(
     prune: Annotated[
         bool, typer.Option("--prune", help="Remove photos whose files no longer exist.")
     ] = False,
-    on: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="Embed on Ray: ray://local, ray://auto or ray://HOST:PORT."
-        ),
-    ] = None,
+    on: WorkersUrl = None,
 ) -> None:
     """Make photos searchable. Run again to add new and changed ones."""
     from vsepp.search.adding import counted, skipped_as_text
@@ -113,9 +115,7 @@ def search(
             help="Rank the lines of this file, not photos, by how well they fit --image.",
         ),
     ] = None,
-    k: Annotated[
-        int, typer.Option("-k", min=1, metavar="N", help="Maximum number of results.")
-    ] = 10,
+    k: MaxResults = 10,
     min_score: Annotated[
         float | None,
         typer.Option(metavar="SCORE", help="Lowest score to show. Default: what exceeds chance."),

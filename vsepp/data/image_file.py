@@ -1,10 +1,12 @@
 """Opens untrusted image files: the only place where Pillow gets a file.
 
 Before a pixel is decoded, a file is known to be regular and of a supported format, and the cost of decoding is
-known: bytes of memory, and for a JPEG the number of scans.
+known: bytes of memory, and for a JPEG the number of scans. The format is determined by the first bytes, not by the
+name; formats that are not listed are never passed to Pillow: some of its decoders start programs (Ghostscript).
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,31 +15,60 @@ from functools import cache
 from io import BufferedReader, BytesIO, FileIO
 from math import inf
 from pathlib import Path
-from threading import Condition
 from typing import IO, Any, Protocol
 
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from vsepp.data.image_headers import (
-    HEAD,
-    NAMES,
-    exif_bytes_of_avif,
-    format_of,
-    scans_of_jpeg,
-    tags_fit,
-)
+from vsepp.data.exif import check_exif_of_avif, tags_fit
+from vsepp.data.resources import MOST_MEMORY, memory_for
 
 MOST_BYTES = 400_000_000  # of a file
-MOST_MEMORY = 640_000_000  # bytes to decode one image: 53 megapixels of HEIC, 80 of PNG
 MOST_SCANS = 100  # of a JPEG: each takes as long as an image; ordinary progressive ones have ten
 MOST_READS = 20_000  # of a header, which is parsed in Python, partly in quadratic time
-MOST_EXIF = 2**16  # bytes of EXIF in an AVIF: the maximum of a JPEG
 
-# Bytes per pixel. There are two copies: decoded and RGB, or RGB and rotated.
-PICTURE = 8
-# What decoders need besides, as measured in tests/data/test_image_file.py.
-DECODER = {"WEBP": 12, "AVIF": 8, "HEIF": 4, "JPEG2000": 17, "BMP": 4, "TIFF": 8}
-COEFFICIENT = 2  # bytes per sample that a JPEG of several scans keeps until the last one
+
+@dataclass(frozen=True)
+class ImageFormat:
+    name: str
+    pillow_name: str
+    media_type: str
+    suffixes: tuple[str, ...]
+    signature: re.Pattern[bytes]
+
+
+def _format(
+    name: str, pillow_name: str, media_type: str, suffixes: str, signature: bytes
+) -> ImageFormat:
+    pattern = re.compile(signature, re.DOTALL)
+    return ImageFormat(name, pillow_name, media_type, tuple(suffixes.split()), pattern)
+
+
+# The ftyp box of both: its length, a brand, a version, and more brands. mif1 and msf1 hold either.
+_AVIF = rb"....ftyp(avi[fs]|m[is]f1....(....){0,10}?avi[fs])"
+_HEIF = rb"....ftyp(hei[cxms]|hev[cxms]|m[is]f1)"
+_JP2 = rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"
+
+FORMATS = (
+    _format("JPEG", "JPEG", "image/jpeg", ".jpg .jpeg .jpe .jfif .mpo", rb"\xff\xd8\xff"),
+    _format("PNG", "PNG", "image/png", ".png", rb"\x89PNG\r\n\x1a\n"),
+    _format("WebP", "WEBP", "image/webp", ".webp", rb"RIFF....WEBP"),
+    _format("GIF", "GIF", "image/gif", ".gif", rb"GIF8[79]a"),
+    _format("BMP", "BMP", "image/bmp", ".bmp", rb"BM.{13}\0\0\0"),
+    _format("TIFF", "TIFF", "image/tiff", ".tif .tiff", rb"II[*+]\0|MM\0[*+]|MM\*\0|II\0\*"),
+    _format("AVIF", "AVIF", "image/avif", ".avif", _AVIF),
+    _format("HEIC", "HEIF", "image/heic", ".heic .heif .hif", _HEIF),
+    _format("JPEG 2000", "JPEG2000", "image/jp2", ".jp2 .j2k .jpx", _JP2),
+)
+HEAD = 64  # bytes of a file that tell its format
+NAMES = ", ".join(kind.name for kind in FORMATS)
+SUFFIXES = frozenset(suffix for kind in FORMATS for suffix in kind.suffixes)
+# By Pillow's names. MPO is what some phones and cameras put behind a JPEG.
+MEDIA_TYPES = {"MPO": "image/jpeg", **{kind.pillow_name: kind.media_type for kind in FORMATS}}
+
+
+def format_of(head: bytes) -> ImageFormat | None:
+    """The format of a file that begins with these bytes."""
+    return next((kind for kind in FORMATS if kind.signature.match(head)), None)
 
 
 def _without_waiting(path: str, flags: int) -> int:
@@ -60,22 +91,6 @@ def open_image(file: "LimitedFile | LimitedBytes", short_side: int) -> Image.Ima
             f"and the limit is {MOST_MEMORY / 1e6:,.0f} MB"
         )
     return picture
-
-
-def memory_for(picture: Image.Image) -> int:
-    """Peak memory of decoding, in bytes."""
-    pixels = picture.width * picture.height
-    needed = pixels * (PICTURE + DECODER.get(picture.format or "", 0))
-    if "progressive" in picture.info:
-        width, height = full_size(picture)
-        needed += width * height * COEFFICIENT * getattr(picture, "layers", 4)
-    return needed + _tile_bytes(picture)
-
-
-def full_size(picture: Image.Image) -> tuple[int, int]:
-    """Width and height of the image in the file; a JPEG may be decoded smaller."""
-    width, height = picture.info.get("full_size", picture.size)
-    return width, height
 
 
 @contextmanager
@@ -160,7 +175,7 @@ def _opened(file: "LimitedFile | LimitedBytes") -> Image.Image:
     try:
         with _limited(file):
             if kind.pillow_name == "AVIF":
-                _check_exif_of_avif(file)
+                check_exif_of_avif(file)
             picture = Image.open(file, formats=(kind.pillow_name,))
             if kind.pillow_name == "JPEG":
                 _check_scans(file, picture)
@@ -180,20 +195,12 @@ def _register_heif() -> None:
 
 
 def _check_scans(file: IO[bytes], picture: Image.Image) -> None:
-    scans = scans_of_jpeg(
-        file, "progressive" in picture.info, getattr(picture, "layers", 0), MOST_SCANS
-    )
+    is_progressive, components = "progressive" in picture.info, getattr(picture, "layers", 0)
+    scans = scans_of_jpeg(file, is_progressive, components, MOST_SCANS)
     if scans > MOST_SCANS:
         raise OSError(f"over {MOST_SCANS} scans, which would take too long to decode")
     if scans > 1:
         picture.info["progressive"] = 1  # also where only the components are separate
-
-
-def _check_exif_of_avif(file: IO[bytes]) -> None:
-    file.seek(0)
-    length = exif_bytes_of_avif(file.read())
-    if length > MOST_EXIF:
-        raise OSError(f"{length:,} bytes of EXIF, and the limit is {MOST_EXIF:,}")
 
 
 def _exif(picture: Image.Image) -> Image.Exif:
@@ -202,26 +209,11 @@ def _exif(picture: Image.Image) -> Image.Exif:
         picture.load()  # EXIF may follow the pixels
     for name in ("exif", "Raw profile type exif"):
         written = picture.info.get(name) or b""
-        if not tags_fit(_raw_profile(written) if isinstance(written, str) else written):
+        if written and not tags_fit(written):
             del picture.info[name]
     with _limited(getattr(picture, "fp", None)), suppress(Exception):
         return picture.getexif()
     return Image.Exif()
-
-
-def _raw_profile(text: str) -> bytes:
-    """EXIF in a PNG as ImageMagick writes it."""
-    with suppress(ValueError):
-        return bytes.fromhex("".join(text.split("\n")[3:]))
-    return b""
-
-
-def _tile_bytes(picture: Image.Image) -> int:
-    """A TIFF of one pixel may be in a tile of a gigabyte."""
-    tags = getattr(picture, "tag_v2", None)
-    if not tags:
-        return 0
-    return int(tags.get(322, 0)) * int(tags.get(323, 0)) * DECODER["TIFF"]
 
 
 # ---- files with a limit on reads while Pillow parses headers ----------------------------
@@ -267,29 +259,42 @@ def _limited(file: Any) -> Iterator[None]:
         file.reads_left = file.bytes_left = inf
 
 
-# ---- memory for all decoding of this process -----------------------------------------------------------
+# ---- JPEG: scans ----------------------------------------------------------------------------
+
+START_OF_SCAN, END_OF_IMAGE = 0xDA, 0xD9
+WITHOUT_LENGTH = {0x00, 0x01, *range(0xD0, 0xD9)}  # markers that are two bytes and no more
+NEXT_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
 
 
-class MemoryGate:
-    """Admits decoders while their memory fits; one that is too large runs alone."""
+def scans_of_jpeg(file: IO[bytes], is_progressive: bool, components: int, most: int) -> int:
+    """How many scans a decoder goes through; counting ends beyond `most`.
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._taken = 0
-        self._changed = Condition()
-
-    @contextmanager
-    def taking(self, amount: int) -> Iterator[None]:
-        with self._changed:
-            self._changed.wait_for(lambda: not self._taken or self._taken + amount <= self.most)
-            self._taken += amount
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._taken -= amount
-                self._changed.notify_all()
+    A first scan of all components ends a picture that is not progressive: nearly every one.
+    """
+    if _components_of_first_scan(file) >= components and not is_progressive:
+        return 1
+    data = file.read()
+    scans, place = 1, 0
+    while scans <= most and (found := NEXT_MARKER.search(data, place)):
+        marker = data[found.start() + 1]
+        if marker == END_OF_IMAGE:
+            break
+        scans += marker == START_OF_SCAN
+        place = found.end() + max(2, int.from_bytes(data[found.end() : found.end() + 2], "big"))
+    return scans
 
 
-# One large image and many ordinary ones: a photo of 12 megapixels in HEIC takes 250 MB.
-DECODING = MemoryGate(max(2 * MOST_MEMORY, 2**28 * (os.cpu_count() or 1)))
+def _components_of_first_scan(file: IO[bytes]) -> int:
+    file.seek(2)
+    while byte := file.read(1):
+        if byte != b"\xff":
+            continue
+        while (byte := file.read(1)) == b"\xff":
+            pass
+        if not byte or byte[0] in WITHOUT_LENGTH:
+            continue
+        length = int.from_bytes(file.read(2), "big")
+        if byte[0] == START_OF_SCAN:
+            return file.read(max(0, length - 2))[0]
+        file.seek(max(0, length - 2), 1)
+    raise OSError("no start of a scan")

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from vsepp.data.image_file import (
-    DECODING,
     PictureSource,
-    memory_for,
     open_image,
     opened_file,
     orientation_of,
     reason_of,
 )
+from vsepp.data.resources import DECODING, memory_for
 from vsepp.errors import WorkFailed, WrongRequest
 
 Crop = Literal["center", "ten", "random", "random_resized"]  # 1C, 10C, RC twice

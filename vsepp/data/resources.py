@@ -7,11 +7,14 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from threading import Lock
+from threading import Condition, Lock
 from typing import TypeVar
 from weakref import WeakKeyDictionary
+
+from PIL import Image
 
 ASSUMED = 8 * 2**30  # bytes of memory, where the system does not tell (Windows)
 FOR_PICTURES = 4  # one part in so many of the memory is for decoded images
@@ -92,6 +95,67 @@ def _limits(top: Path, path: str, file: str) -> Iterator[int]:
         if text.isdecimal():  # else "max": no limit
             yield int(text)
 
+
+# ---- memory for decoding images ---------------------------------------------------------------
+
+MOST_MEMORY = 640_000_000  # bytes to decode one image: 53 megapixels of HEIC, 80 of PNG
+# Bytes per pixel. There are two copies: decoded and RGB, or RGB and rotated.
+PICTURE = 8
+# What decoders need besides, as measured in tests/data/test_image_file.py.
+DECODER = {"WEBP": 12, "AVIF": 8, "HEIF": 4, "JPEG2000": 17, "BMP": 4, "TIFF": 8}
+COEFFICIENT = 2  # bytes per sample that a JPEG of several scans keeps until the last one
+
+
+def memory_for(picture: Image.Image) -> int:
+    """Peak memory of decoding, in bytes."""
+    pixels = picture.width * picture.height
+    needed = pixels * (PICTURE + DECODER.get(picture.format or "", 0))
+    if "progressive" in picture.info:
+        width, height = full_size(picture)
+        needed += width * height * COEFFICIENT * getattr(picture, "layers", 4)
+    return needed + _tile_bytes(picture)
+
+
+def full_size(picture: Image.Image) -> tuple[int, int]:
+    """Width and height of the image in the file; a JPEG may be decoded smaller."""
+    width, height = picture.info.get("full_size", picture.size)
+    return width, height
+
+
+def _tile_bytes(picture: Image.Image) -> int:
+    """A TIFF of one pixel may be in a tile of a gigabyte."""
+    tags = getattr(picture, "tag_v2", None)
+    if not tags:
+        return 0
+    return int(tags.get(322, 0)) * int(tags.get(323, 0)) * DECODER["TIFF"]
+
+
+class MemoryGate:
+    """Admits decoders while their memory fits; one that is too large runs alone."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._taken = 0
+        self._changed = Condition()
+
+    @contextmanager
+    def taking(self, amount: int) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._taken or self._taken + amount <= self.most)
+            self._taken += amount
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken -= amount
+                self._changed.notify_all()
+
+
+# One large image and many ordinary ones: a photo of 12 megapixels in HEIC takes 250 MB.
+DECODING = MemoryGate(max(2 * MOST_MEMORY, 2**28 * (os.cpu_count() or 1)))
+
+
+# ---- work ahead of its reader ------------------------------------------------------------------
 
 Task = TypeVar("Task")
 Made = TypeVar("Made")

@@ -21,8 +21,7 @@ from vsepp.data.captioned import (
     split_by_hash,
     split_named,
 )
-from vsepp.data.image_file import MOST_BYTES, ImageInMemory, opened_file, too_large
-from vsepp.data.image_headers import SUFFIXES
+from vsepp.data.image_file import MOST_BYTES, SUFFIXES, ImageInMemory, opened_file, too_large
 from vsepp.errors import WrongRequest
 
 MOST_LABEL = 2**20  # bytes of the captions of an image

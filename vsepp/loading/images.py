@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.features import features_of
-from vsepp.data.image_file import PictureSource, full_size, orientation_of
+from vsepp.data.image_file import PictureSource, orientation_of
 from vsepp.data.pictures import (
     Boxes,
     Crop,
@@ -31,7 +31,7 @@ from vsepp.data.pictures import (
     random_boxes,
     random_crops,
 )
-from vsepp.data.resources import AHEAD, Budget, made_ahead, picture_budget, workers
+from vsepp.data.resources import AHEAD, Budget, full_size, made_ahead, picture_budget, workers
 from vsepp.devices import free_memory
 from vsepp.loading.pictures_on_device import PicturesOnDevice
 

@@ -10,7 +10,7 @@ from typing import IO
 import numpy as np
 
 from vsepp.data.captioned import is_unicode
-from vsepp.data.image_headers import SUFFIXES
+from vsepp.data.image_file import SUFFIXES
 from vsepp.errors import WrongRequest
 from vsepp.search.embedder import Embedder
 from vsepp.search.embedding import EmbedPhotos, file_batches

@@ -20,14 +20,13 @@ from PIL import Image
 from vsepp.data.image_file import (
     MOST_BYTES,
     ImageInMemory,
-    full_size,
     orientation_of,
     reason_of,
     times_of,
     too_large,
 )
 from vsepp.data.pictures import View, opened, upright_rgb
-from vsepp.data.resources import made_ahead
+from vsepp.data.resources import full_size, made_ahead
 from vsepp.search.duplicates import SIGNATURE_SIDE
 from vsepp.search.embedder import Embedder
 from vsepp.search.sources.archives import InMemoryFile, Shard

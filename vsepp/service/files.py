@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from vsepp.data.image_headers import HEAD, format_of
+from vsepp.data.image_file import HEAD, format_of
 from vsepp.service.problems import printable
 
 CHUNK_BYTES = 256 * 1024

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, File, HTTPException, Query, Request, Response, UploadFile
 
-from vsepp.data.image_headers import NAMES
+from vsepp.data.image_file import NAMES
 from vsepp.errors import WrongRequest
 from vsepp.search.collection import Collection
 from vsepp.search.stores.store import Photo

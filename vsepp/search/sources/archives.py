@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import IO, Any
 
-from vsepp.data.image_file import MOST_BYTES, too_large
-from vsepp.data.image_headers import SUFFIXES
+from vsepp.data.image_file import MOST_BYTES, SUFFIXES, too_large
 from vsepp.data.webdataset import stream_tar
 from vsepp.errors import WrongRequest
 from vsepp.plugins import how_to_install

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vsepp.data.image_file import opened_file, read_at_most
-from vsepp.data.image_headers import SUFFIXES
+from vsepp.data.image_file import SUFFIXES, opened_file, read_at_most
 from vsepp.errors import WrongRequest, without_password
 from vsepp.search.stores.store import KnownFile
 
