@@ -50,7 +50,7 @@ def test_aro_looks_at_a_box(tmp_path: Path, pictures: Path) -> None:
 
 
 def test_foil_joins_a_caption_with_its_foils(tmp_path: Path, pictures: Path) -> None:
-    """`id` is the caption's own, which its foils share; `foil_id` is another one in each entry."""
+    """By `id`, which a caption shares with its foils, whatever their `foil_id`s are."""
     entries = [
         {"id": 50, "foil_id": 1, "caption": "a cat", "foil": False, "target_word": "ORIG", "foil_word": "ORIG"},
         {"id": 50, "foil_id": 2, "caption": "a dog", "foil": True, "target_word": "cat", "foil_word": "dog"},
