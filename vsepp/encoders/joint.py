@@ -117,7 +117,7 @@ class ImageEncoder(nn.Module):
         net = self._net()
         with (
             torch.set_grad_enabled(torch.is_grad_enabled() and self.finetune),
-            autocast(images, is_wanted=self.training),
+            autocast(images, is_wanted=self.training, on_cpu=True),
         ):
             features = net(images)
         return features.to(self.linear.weight.dtype)
