@@ -8,7 +8,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from vsepp.devices import CudaGraphs, SideStream, autocast, computing_in, full_precision
+from vsepp.devices import (
+    CudaGraphs,
+    SideStream,
+    accelerator,
+    autocast,
+    computing_in,
+    full_precision,
+)
 
 CPU = torch.device("cpu")
 needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -39,7 +46,7 @@ def test_tf32_is_allowed_where_no_more_is_asked_for(precision, allowed):
 
 @pytest.mark.parametrize(("precision", "is_on_gpu"), [("bf16", False), ("tf32", True)])
 def test_autocast_elsewhere_leaves_a_callers_autocast_alone(precision, is_on_gpu):
-    inputs = SimpleNamespace(is_cuda=is_on_gpu)
+    inputs = SimpleNamespace(is_cuda=is_on_gpu, is_cpu=not is_on_gpu)
     torch.set_autocast_enabled("cuda", True)  # as torch.autocast does where there is a GPU
     try:
         with computing_in(precision), autocast(inputs):
@@ -48,6 +55,17 @@ def test_autocast_elsewhere_leaves_a_callers_autocast_alone(precision, is_on_gpu
         torch.set_autocast_enabled("cuda", False)
     with computing_in(precision), autocast(inputs):
         assert not torch.is_autocast_enabled("cuda")
+
+
+@pytest.mark.parametrize("has_instructions", [True, False])
+def test_autocast_on_a_cpu_is_on_where_its_instructions_pay(has_instructions, monkeypatch):
+    monkeypatch.setattr(accelerator, "cpu_multiplies_bf16", lambda: has_instructions)
+    inputs = torch.zeros(1)
+    for precision in ("float64", "float32", "tf32", "bf16"):
+        with computing_in(precision), autocast(inputs, on_cpu=True):
+            assert torch.is_autocast_enabled("cpu") == (has_instructions and precision == "bf16")
+    with computing_in("bf16"), autocast(inputs):
+        assert not torch.is_autocast_enabled("cpu")
 
 
 @needs_a_gpu

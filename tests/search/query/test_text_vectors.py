@@ -7,9 +7,24 @@ from vsepp.search.query.compose import REMOVED_COMPONENT, text_vectors
 
 SHORT, LONG = "dog", "two dogs are running through the deep snow beside a man in a red jacket"
 # Two words for the same thing, eight times.
-PAIRS = """
-    dog puppy cat kitten snow skiing beach sea car truck bicycle bike child kid food plate
-""".split()
+PAIRS = [
+    "dog",
+    "puppy",
+    "cat",
+    "kitten",
+    "snow",
+    "skiing",
+    "beach",
+    "sea",
+    "car",
+    "truck",
+    "bicycle",
+    "bike",
+    "child",
+    "kid",
+    "food",
+    "plate",
+]
 
 
 @pytest.fixture(scope="module")
