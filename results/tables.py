@@ -177,6 +177,14 @@ def pictures_table() -> str:
     return "\n".join([*lines, f"| ours to the net alone | {' | '.join(ratios)} |"])
 
 
+def cpu_precision_table() -> str:
+    lines = ["| net | float32, s | bf16, s | times as fast |\n|---|---:|---:|---:|"]
+    for net, found in latest("cpu_precision").items():
+        cells = (spread(found[name], 2) for name in ("float32_s", "bf16_s", "float32_to_bf16"))
+        lines.append(f"| {net} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def embedding_table() -> str:
     measured = latest("embed")
     lines = ["| way | photos/s | captions/s |\n|---|---:|---:|"]
@@ -412,6 +420,7 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
         "training": training_table,
         "whole run": whole_run_table,
         "pictures": pictures_table,
+        "cpu precision": cpu_precision_table,
         "embedding": embedding_table,
         "order": order_table,
         "order step": order_step_table,
