@@ -25,10 +25,14 @@ def main() -> None:
     torch.manual_seed(0)
     measured = {}
     for net in NETS:
-        model = JointEmbedding.build(Architecture(backbone=net, num_words=10, size=224), finetune=True).train()
+        model = JointEmbedding.build(
+            Architecture(backbone=net, num_words=10, size=224), finetune=True
+        ).train()
         images = torch.rand(BATCH, 3, 224, 224)
         step(model, images, "float32"), step(model, images, "bf16")  # the first ones allocate
-        times = [(step(model, images, "float32"), step(model, images, "bf16")) for _ in range(ROUNDS)]
+        times = [
+            (step(model, images, "float32"), step(model, images, "bf16")) for _ in range(ROUNDS)
+        ]
         measured[net] = {
             "float32_s": summary([single for single, _ in times], digits=3),
             "bf16_s": summary([half for _, half in times], digits=3),
