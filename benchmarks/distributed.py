@@ -35,7 +35,7 @@ from vsepp.data.collections import open_data
 from vsepp.devices import ALONE, Processes, prepare
 from vsepp.equations.losses import max_of_hinges
 from vsepp.experiments.recipe import Recipe
-from vsepp.experiments.setup import set_up
+from vsepp.experiments.run import set_up
 from vsepp.training.loop import Phase, Step
 from vsepp.training.trainer import steps_and_epochs
 

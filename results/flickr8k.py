@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vsepp.data.collections import open_checked
-from vsepp.experiments.journal import METRICS
+from vsepp.experiments.metrics import METRICS
 from vsepp.experiments.provenance import circumstances
 from vsepp.experiments.reproduce import reproduce
 

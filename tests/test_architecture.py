@@ -48,8 +48,6 @@ def test_using_a_model_leaves_nothing_at_home(tmp_path):
 LONG_FUNCTIONS = {
     "kernels/recurrence.py gru_forward": 49,  # one launch, read beside the plain code
     "kernels/recurrence.py gru_backward": 58,
-    "training/trainer.py steps_and_epochs": 44,  # its arguments and their meaning
-    "experiments/run.py _train": 42,  # the whole run, top to bottom
 }
 
 

@@ -9,7 +9,7 @@ from vsepp.data.collections import open_data
 from vsepp.equations.losses import LOSSES, sum_of_hinges
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.collapse import concentration, has_collapsed, rsum_by_chance
-from vsepp.experiments.health import HealthCheck
+from vsepp.experiments.health import check_health, check_weights
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
 from vsepp.snapshots.snapshot import Snapshot
@@ -50,11 +50,12 @@ def test_collapse_takes_both_sides(seed):
 def stopped_in_epoch(recalls, before=()):
     """The epoch in which a run is stopped whose vectors, spread before, lie on one point; 0: in none."""
     point, spread = torch.ones(1_000, 8), torch.eye(1_000, 8)
-    check = HealthCheck(Recipe.load("demo-vse++", ["phases.0.loss=max_of_hinges"]))
+    recipe, state = Recipe.load("demo-vse++", ["phases.0.loss=max_of_hinges"]), (0.0, 0)
     places = [*((rsum, spread) for rsum in before), *((rsum, point) for rsum in recalls)]
     for number, (rsum, vectors) in enumerate(places, 1):
         try:
-            check.look(Epoch(number, 1, 1e-3, 0.4, 30_000, 1.0), 235, vectors, vectors, rsum)
+            epoch = Epoch(number, 1, 1e-3, 0.4, 30_000, 1.0)
+            state = check_health(recipe, state, epoch, 235, vectors, vectors, rsum)
         except WorkFailed:
             return number
     return 0
@@ -83,20 +84,20 @@ def test_a_run_on_one_point_that_finds_more_than_chance_goes_on():
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_vectors_that_are_no_numbers_stop_a_run_whatever_its_loss_says(side):
-    check = HealthCheck(Recipe.load("demo-vse++"))
+    recipe = Recipe.load("demo-vse++")
     vectors = [torch.eye(10, 8), torch.eye(10, 8)]
     vectors[side][3, 2] = torch.nan
     with pytest.raises(WorkFailed, match="A vector of the validation split is not a number") as why:
-        check.look(Epoch(1, 1, 1e-3, 0.0, 300, 1.0), 3, *vectors, 10.0)
+        check_health(recipe, (0.0, 0), Epoch(1, 1, 1e-3, 0.0, 300, 1.0), 3, *vectors, 10.0)
     assert "learning_rate = 0.0002" in remedy(str(why.value))  # a tenth of the recipe's
 
 
 def test_a_weight_that_is_no_number_stops_a_run():
-    check, weights = HealthCheck(Recipe.load("demo-vse++")), [torch.ones(3), torch.ones(2, 2)]
-    check.look_at_weights(Epoch(1, 1, 1e-3, 0.0, 300, 1.0), weights)
+    recipe, weights = Recipe.load("demo-vse++"), [torch.ones(3), torch.ones(2, 2)]
+    check_weights(recipe, Epoch(1, 1, 1e-3, 0.0, 300, 1.0), weights)
     weights[1][0, 1] = torch.nan
     with pytest.raises(WorkFailed, match="A weight is not a number after epoch 1"):
-        check.look_at_weights(Epoch(1, 1, 1e-3, 0.0, 300, 1.0), weights)
+        check_weights(recipe, Epoch(1, 1, 1e-3, 0.0, 300, 1.0), weights)
 
 
 @pytest.mark.slow

@@ -24,8 +24,7 @@ from vsepp.experiments.measure import measure
 from vsepp.experiments.precompute import NetKeys, precompute
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
-from vsepp.experiments.run import run
-from vsepp.experiments.setup import set_up
+from vsepp.experiments.run import run, set_up
 from vsepp.search.embedder import Embedder
 from vsepp.snapshots.snapshot import Snapshot
 

@@ -13,7 +13,7 @@ from tests.layouts import some_items, write_coco, write_features, write_folder
 from vsepp.cli import app
 from vsepp.data.collections import DataOptions, open_checked
 from vsepp.experiments import provenance
-from vsepp.experiments.health import HealthCheck, Stopped
+from vsepp.experiments.health import Stopped, check_health
 from vsepp.experiments.measure import measure
 from vsepp.experiments.provenance import circumstances, weights_of
 from vsepp.experiments.recipe import Recipe
@@ -101,14 +101,12 @@ def test_what_was_left_out_is_said(tmp_path):
 
 @pytest.mark.slow
 def test_a_seed_that_is_stopped_leaves_the_others(features, tmp_path, monkeypatch):
-    look = HealthCheck.look
-
-    def collapsing(check, epoch, *others):
-        if check.recipe.seed == 1:
+    def collapsing(recipe, *others):
+        if recipe.seed == 1:
             raise Stopped("The model has collapsed by epoch 1.", "collapsed at epoch 1")
-        look(check, epoch, *others)
+        return check_health(recipe, *others)
 
-    monkeypatch.setattr(HealthCheck, "look", collapsing)
+    monkeypatch.setattr("vsepp.experiments.run.check_health", collapsing)
     report = reproduce("features", features, tmp_path, [*SHORT, "seeds=3"])
     written = json.loads((tmp_path / "features.json").read_text())
     assert len(written["runs"]) == len(written["models"]) == 2
@@ -149,23 +147,23 @@ def test_what_is_not_a_number_is_stopped_whatever_was_asked_for(features, tmp_pa
 
 def test_told_to_warn_a_collapse_is_said_once():
     changes, messages = ["phases.0.loss=max_of_hinges", "health=warn"], []
-    check = HealthCheck(Recipe.load("demo-vse++", changes), warn=messages.append)
+    recipe, state = Recipe.load("demo-vse++", changes), (0.0, 0)
     for number in range(1, 9):
         point = torch.ones(1_000, 8)
-        check.look(Epoch(number, 1, 1e-3, 0.4, 30_000, 1.0), 235, point, point, 3.2)
+        epoch = Epoch(number, 1, 1e-3, 0.4, 30_000, 1.0)
+        state = check_health(recipe, state, epoch, 235, point, point, 3.2, messages.append)
     assert len(messages) == 1
     assert "The model has collapsed by epoch 4" in messages[0]
 
 
 def test_a_resumed_run_remembers_how_long_it_has_been_on_one_point():
     recipe = Recipe.load("demo-vse++", ["phases.0.loss=max_of_hinges"])
-    check, point = HealthCheck(recipe), torch.ones(1_000, 8)
+    state, point = (0.0, 0), torch.ones(1_000, 8)
     for number in (1, 2, 3):
-        check.look(Epoch(number, 1, 1e-3, 0.4, 30_000, 1.0), 235, point, point, 3.2)
+        epoch = Epoch(number, 1, 1e-3, 0.4, 30_000, 1.0)
+        state = check_health(recipe, state, epoch, 235, point, point, 3.2)
     with pytest.raises(Stopped, match="collapsed by epoch 4"):
-        HealthCheck(recipe, check.state).look(
-            Epoch(4, 1, 1e-3, 0.4, 30_000, 1.0), 235, point, point, 3.2
-        )
+        check_health(recipe, state, Epoch(4, 1, 1e-3, 0.4, 30_000, 1.0), 235, point, point, 3.2)
 
 
 def test_a_tree_that_was_changed_is_noticed(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from tests.commands import start
 from vsepp.errors import WrongRequest
+from vsepp.experiments.health import check_health
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
 
@@ -80,11 +81,9 @@ def test_what_cannot_be_resumed_is_said(world, tmp_path, monkeypatch):
     recipe = Recipe.load("demo-vse++", CHANGES)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         # the second epoch is never scored
-        from vsepp.experiments.health import HealthCheck
-
-        look = HealthCheck.look
         patch.setattr(
-            HealthCheck, "look", lambda *a: interrupted() if a[1].number == 2 else look(*a)
+            "vsepp.experiments.run.check_health",
+            lambda *a: interrupted() if a[2].number == 2 else check_health(*a),
         )
         run(recipe, world, tmp_path)
     assert (tmp_path / "resume.state").exists()

@@ -11,8 +11,7 @@ from vsepp.data.pictures import View
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import evaluate
 from vsepp.experiments.recipe import Recipe
-from vsepp.experiments.run import run
-from vsepp.experiments.setup import set_up
+from vsepp.experiments.run import run, set_up
 from vsepp.loading.batches import Pairs
 from vsepp.snapshots.snapshot import Snapshot
 

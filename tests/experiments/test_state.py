@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from vsepp.errors import WrongRequest
-from vsepp.experiments.keeper import read_state, restore_state, save_state
+from vsepp.experiments.state import read_state, restore_state, save_state
 from vsepp.training.loop import AveragedWeights
 
 

@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 from vsepp.data.collections import open_data
 from vsepp.devices import Processes
 from vsepp.errors import WrongRequest
+from vsepp.experiments.process_checks import check_that_every_process_has_a_pair
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
-from vsepp.experiments.setup import check_that_every_process_has_a_pair
 from vsepp.snapshots.snapshot import Snapshot
 
 # Batch norms that learn, random crops, negatives over the whole batch, and a last batch of 11.

@@ -7,7 +7,7 @@ import pytest
 
 from tests.layouts import some_items, write_features, write_folder
 from vsepp.errors import WrongRequest
-from vsepp.experiments.health import HealthCheck
+from vsepp.experiments.health import check_health
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run
@@ -140,15 +140,14 @@ def interrupted(tmp_path, monkeypatch):
     folder = write_folder(tmp_path / "pictures", some_items(16))
     asked = ["batch_size=16", "model.dim=8", "model.word_dim=8", "max_epochs=1", "save_every=0"]
     asked.append("graphs=false")
-    look = HealthCheck.look
 
-    def until_the_second(check, epoch, *others):
+    def until_the_second(recipe, before, epoch, *others):
         if epoch.number == 2:
             raise KeyboardInterrupt
-        look(check, epoch, *others)
+        return check_health(recipe, before, epoch, *others)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(HealthCheck, "look", until_the_second)
+        patch.setattr("vsepp.experiments.run.check_health", until_the_second)
         run(Recipe.load("scratch", asked), opened(str(folder)), tmp_path / "run")
     assert (tmp_path / "run" / "resume.state").exists()
     return folder, asked

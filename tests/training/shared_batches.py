@@ -16,7 +16,7 @@ from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import LOSSES, max_of_hinges, sum_of_hinges
 from vsepp.evaluation.retrieval import embed, evaluate
-from vsepp.experiments.setup import with_features
+from vsepp.experiments.stored_features import with_features
 from vsepp.loading.batches import Batch, Pairs
 from vsepp.training import divided
 from vsepp.training.loop import Objective, Phase, trained_parameters

@@ -11,7 +11,6 @@ import torch
 from PIL import Image
 
 import vsepp
-import vsepp.cli.progress
 import vsepp.experiments.run  # so that nothing is imported meanwhile
 from vsepp.cli import app
 from vsepp.data.captioned import CaptionedImage
@@ -119,4 +118,4 @@ def test_training_calls_few_files_before_its_first_step(monkeypatch, tmp_path):
         sys.setprofile(None)
         threading.setprofile(None)
     assert {"cli/learning.py", "experiments/run.py", "training/loop.py"} <= files
-    assert len(files) <= 33, " ".join(sorted(files))
+    assert len(files) <= 25, " ".join(sorted(files))

@@ -1,7 +1,8 @@
-"""Commands that train models."""
+"""Commands that train models, and the progress that they show."""
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,14 +23,14 @@ from vsepp.cli.verbs import (
 from vsepp.errors import WrongRequest
 
 if TYPE_CHECKING:
+    from vsepp.evaluation.retrieval import Retrieval
     from vsepp.experiments.catalogue import Description
+    from vsepp.training.loop import Epoch, Step
 
-Snapshot = Annotated[Path, typer.Argument(help="Folder of a trained model.")]
 DataPath = Annotated[
     str, typer.Argument(help="Path to the data, or shapes:N for generated scenes.")
 ]
-Into = Annotated[Path, typer.Option(help="Output folder.")]
-Half = Annotated[bool, typer.Option("--half", help="Store weights in half precision.")]
+REFRESH = 0.5  # seconds between two updates; reading the loss waits for the device
 
 verb = verbs_among(app, "Train and evaluate")
 
@@ -48,7 +49,6 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Train three models on generated scenes, compare them, and search with the best."""
-    from vsepp.cli.progress import TrainingProgress
     from vsepp.evaluation.reports.paper_table import text
     from vsepp.experiments.demo import demo as run_demo
 
@@ -76,7 +76,6 @@ def train(
     ] = False,
 ) -> None:
     """Train a model and keep the epoch with the best validation recall."""
-    from vsepp.cli.progress import TrainingProgress
     from vsepp.data.collections import DataOptions, open_checked, summarize_left_out
     from vsepp.experiments.recipe import Recipe
     from vsepp.experiments.run import run
@@ -111,7 +110,6 @@ def reproduce(
 
     The exit code is 1 if all seeds were stopped, so that nothing was measured.
     """
-    from vsepp.cli.progress import TrainingProgress
     from vsepp.experiments.reproduce import reproduce as reproduce_row
 
     report = reproduce_row(row, data, into, changes or (), track, watcher=TrainingProgress())
@@ -205,71 +203,72 @@ def precompute(
     say(f"Train on them: vsepp train {recipe} --data {into} --into DIR{finetune}")
 
 
-@verb
-def import_(
-    checkpoint: Annotated[Path, typer.Argument(help="The authors' model_best.pth.tar.")],
-    vocabulary: Annotated[Path, typer.Option(help="Its coco_vocab.pkl, or a JSON file.")],
-    into: Into,
-) -> None:
-    """Convert a checkpoint that the authors released, without unpickling any code."""
-    from vsepp.snapshots.released import read_release
-
-    snapshot = read_release(checkpoint, vocabulary)
-    snapshot.save(into)
-    plan = snapshot.architecture
-    say(f"{plan.backbone}, {plan.dim} dimensions, {plan.num_words:,} words, {plan.similarity}.")
-    say(f"Evaluate it: vsepp evaluate {into} --data DATA")
+# ---- what a training shows meanwhile ---------------------------------------------------------
 
 
-@verb
-def shorten(
-    snapshot: Snapshot,
-    data: Data,
-    dim: Annotated[int, typer.Option(help="Number of dimensions to keep.")],
-    into: Into,
-    half: Half = False,
-) -> None:
-    """Reduce the dimensions of a model: smaller, faster collections at nearly the same recall."""
-    from vsepp.data.collections import open_checked
-    from vsepp.experiments.measure import shorten as shorten_snapshot
+class TrainingProgress:
+    """A live line in a terminal, a line per epoch elsewhere: pairs/s, loss, best recall sum and time left."""
 
-    collection = open_checked(data, track=track)
-    before, after = shorten_snapshot(snapshot, collection, dim, into, half)
-    say(f"rsum on val: {before.rsum:.1f} before, {after.rsum:.1f} with {dim} dimensions.")
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self.console = Console(file=sys.stderr)
+
+    def begin(
+        self, name: str, num_epochs: int, num_pairs: int, epochs_done: int, best_rsum: float
+    ) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self.name, self.num_epochs, self.best = name, num_epochs, best_rsum
+        self.total = (num_epochs - epochs_done) * num_pairs  # of this process, not of earlier ones
+        self._started = self._looked = time.perf_counter()
+        self._pairs = 0
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[figures]}"),
+            console=self.console,
+            transient=True,
+        )
+        self._task = self._bar.add_task(name, total=self.total, figures="")
+        if self.console.is_terminal:
+            self._bar.start()
+
+    def end(self) -> None:
+        if self.console.is_terminal:
+            self._bar.stop()
+
+    def message(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def step(self, step: "Step") -> None:
+        self._pairs += step.num_pairs
+        now = time.perf_counter()
+        if not self.console.is_terminal or now - self._looked < REFRESH:
+            return
+        self._looked = now
+        elapsed = now - self._started
+        speed = self._pairs / elapsed
+        left = (self.total - self._pairs) / speed
+        figures = (
+            f"epoch {step.epoch}/{self.num_epochs}  loss {step.loss.item():.3f}  "
+            f"best rsum {self.best:.1f}  {speed:,.0f} pairs/s  {_clock(left)} left"
+        )
+        self._bar.update(self._task, completed=self._pairs, figures=figures)
+
+    def epoch(self, epoch: "Epoch", result: "Retrieval", is_best: bool) -> None:
+        self.best = max(self.best, result.rsum)
+        left = (time.perf_counter() - self._started) * (self.total / max(1, self._pairs) - 1)
+        self.console.print(
+            f"{self.name}  epoch {epoch.number}/{self.num_epochs}  loss {epoch.loss:.3f}  "
+            f"rsum {result.rsum:.1f}{' (best)' if is_best else ''}  "
+            f"{epoch.num_pairs / epoch.seconds:,.0f} pairs/s  {_clock(left)} left",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
-@verb
-def average(
-    snapshots: Annotated[
-        list[Path],
-        typer.Argument(help="Folders of models that were fine-tuned from one checkpoint."),
-    ],
-    data: Data,
-    into: Into,
-    half: Half = False,
-) -> None:
-    """Average the weights of several fine-tunings of one checkpoint into one better model."""
-    from vsepp.data.collections import open_checked
-    from vsepp.experiments.measure import average as average_snapshots
-
-    each, mean = average_snapshots(snapshots, open_checked(data, track=track), into, half)
-    alone = ", ".join(f"{one.rsum:.1f}" for one in each)
-    say(f"rsum on val: {alone} alone, {mean.rsum:.1f} averaged.")
-    if mean.rsum < max(one.rsum for one in each):
-        say("One of them alone is better. Were they fine-tuned from one checkpoint (start_from)?")
-
-
-@verb
-def expand(
-    snapshot: Snapshot,
-    word_vectors: Annotated[Path, typer.Option(help="Text file of GloVe or fastText vectors.")],
-    into: Into,
-    words: Annotated[int, typer.Option(help="Maximum number of words to add.")] = 20_000,
-    half: Half = False,
-) -> None:
-    """Add words to a model's vocabulary from a file of word vectors."""
-    from vsepp.experiments.measure import expand as expand_snapshot
-
-    added, fit = expand_snapshot(snapshot, word_vectors, words, into, half)
-    say(f"{added:,} words added, by a map fitted on {fit.words:,} words that both know.")
-    say(f"It explains {fit.explained:.0%} of the variance of held-out words.")
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(max(0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -7,11 +7,40 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from PIL import Image
+
 from vsepp.data.image_file import PictureSource
 from vsepp.errors import WrongRequest
 
 OnError = Literal["stop", "skip"]
 MAX_QUOTED = 120  # characters of a user's text inside a message of ours
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """One memory-mapped array of features."""
+
+    file: Path
+    rows: np.ndarray = field(repr=False, compare=False)  # (R, D_phi), or maps (R, C, H, W)
+    repeats: int = 1  # equal rows of one image
+
+
+@dataclass(frozen=True)
+class FeatureRow:
+    """The features of an image, in its place."""
+
+    table: FeatureTable
+    row: int
+
+    def open(self, short_side: int) -> Image.Image:
+        raise WrongRequest(
+            f"{self} holds features, and this model needs images. "
+            "Use the images, or train a model on features: vsepp train features --data ..."
+        )
+
+    def __str__(self) -> str:
+        return f"{self.table.file}, row {self.row}"
 
 
 @dataclass(frozen=True)
@@ -30,6 +59,11 @@ class CaptionedImage:
         if len(self.caption_ids) == len(self.captions):
             return self.caption_ids
         return tuple(f"{self.key}#{number}" for number in range(len(self.captions)))
+
+
+def have_features(items: Sequence[CaptionedImage]) -> bool:
+    """Whether they have features, or maps, instead of images."""
+    return bool(items) and all(isinstance(item.path, FeatureRow) for item in items)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,15 @@ from typing import Protocol, TypeVar
 from PIL import Image
 
 from vsepp.data import coco, features, folder, karpathy, shapes, webdataset
-from vsepp.data.captioned import CaptionedImage, CaptionedImages, OnError, Problems
-from vsepp.data.features import FeatureRow, FeatureTable, unusable_rows
+from vsepp.data.captioned import (
+    CaptionedImage,
+    CaptionedImages,
+    FeatureRow,
+    FeatureTable,
+    OnError,
+    Problems,
+)
+from vsepp.data.features import unusable_rows
 from vsepp.data.image_file import PictureSource
 from vsepp.data.pictures import open_picture, opened
 from vsepp.data.resources import made_ahead

@@ -8,15 +8,20 @@ feature maps (N, C, H, W) of the first part of a net.
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from vsepp.data.captioned import CaptionedImage, CaptionedImages, Problems, split_named
+from vsepp.data.captioned import (
+    CaptionedImage,
+    CaptionedImages,
+    FeatureRow,
+    FeatureTable,
+    Problems,
+    split_named,
+)
 from vsepp.errors import WrongRequest
 
 ORIGIN = "features.json"
@@ -24,32 +29,6 @@ CAPTIONS_EACH = 5  # as the release assumes
 TEN_CROPS = "10crop"  # prefix of the folder of the authors' ten-crop features
 TRAIN_AND_RESTVAL = 113_287  # images of COCO
 ROWS_AT_ONCE = 4096  # when all of a table is checked
-
-
-@dataclass(frozen=True)
-class FeatureTable:
-    """One memory-mapped array of features."""
-
-    file: Path
-    rows: np.ndarray = field(repr=False, compare=False)  # (R, D_phi), or maps (R, C, H, W)
-    repeats: int = 1  # equal rows of one image
-
-
-@dataclass(frozen=True)
-class FeatureRow:
-    """The features of an image, in its place."""
-
-    table: FeatureTable
-    row: int
-
-    def open(self, short_side: int) -> Image.Image:
-        raise WrongRequest(
-            f"{self} holds features, and this model needs images. "
-            "Use the images, or train a model on features: vsepp train features --data ..."
-        )
-
-    def __str__(self) -> str:
-        return f"{self.table.file}, row {self.row}"
 
 
 def recognises(path: Path) -> bool:
@@ -78,11 +57,9 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
     )
 
 
-def features_of(items: Sequence[CaptionedImage]) -> np.ndarray | None:
+def features_of(items: Sequence[CaptionedImage]) -> np.ndarray:
     """The features (N, D_phi), or maps (N, C, H, W), of items that have them instead of images."""
     rows = [item.path for item in items if isinstance(item.path, FeatureRow)]
-    if len(rows) < len(items) or not rows:
-        return None
     parts = [(t, [row.row for row in same]) for t, same in groupby(rows, lambda row: row.table)]
     if len(parts) == 1:
         table, numbers = parts[0]

@@ -1,4 +1,4 @@
-"""Nets that turn pixels into features, by name: timm's, and `small`, ours, from scratch (Sec. 3)."""
+"""timm's nets as backbones, with weights of theirs, of a file or none (Sec. 3)."""
 
 import hashlib
 import re
@@ -10,41 +10,19 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from vsepp.encoders.architecture import FEATURES
+from vsepp.encoders.joint import IMAGENET_MEAN as IMAGENET_MEAN  # for backbones of other packages
+from vsepp.encoders.joint import IMAGENET_STD as IMAGENET_STD
 from vsepp.encoders.joint import Backbone as Backbone
+from vsepp.encoders.joint import backbone as backbone
 from vsepp.encoders.net_weights import load_weights
 from vsepp.errors import WorkFailed, WrongRequest
-from vsepp.plugins import loaded, offered
 
-GROUP = "vsepp.backbones"  # entry points: functions of `weights` that return a Backbone
 PORTS, TIMEOUT = {"https": 443, "http": 80}, 5.0  # seconds
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def backbone(name: str, weights: str = "none", size: int = 0) -> Backbone:
-    """The net called `name`: "small", another package's, or any of timm's ("vgg19", "resnet152", ...).
-
-    "features:4096" stands for a net that has run before: what it gets is what it gives.
-    `weights` is "none" (random), "timm" (downloaded by timm) or a file of weights. `size` is the
-    side of the pictures that it will see, for nets that must know; 0: the side that it was made for.
-    """
-    if name == "small":
-        if weights != "none":
-            raise WrongRequest(
-                "The backbone small starts from scratch: leave model.weights at none."
-            )
-        return Backbone(small_net(), SMALL_FEATURES, IMAGENET_MEAN, IMAGENET_STD)
-    if name.startswith(FEATURES):
-        return Backbone(nn.Identity(), _feature_count(name), (0.0,) * 3, (1 / 255,) * 3)
-    if name in offered(GROUP):
-        theirs: Backbone = loaded(GROUP, name)(weights)
-        return theirs
-    return _of_timm(name, weights, size)
-
-
-def _of_timm(name: str, weights: str, size: int) -> Backbone:
+def timm_backbone(name: str, weights: str, size: int) -> Backbone:
     import timm
     from timm.data import resolve_model_data_config
 
@@ -109,15 +87,6 @@ def fingerprint(net: nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
-def _feature_count(name: str) -> int:
-    count = name.removeprefix(FEATURES)
-    if not count.isdecimal() or int(count) < 1:
-        raise WrongRequest(
-            f"The backbone {name!r} needs the length of its features: features:4096."
-        )
-    return int(count)
-
-
 def _downloaded(name: str) -> nn.Module:
     import timm
 
@@ -153,35 +122,3 @@ def _hub_that_does_not_answer(name: str) -> str:
     except OSError:
         return constants.ENDPOINT
     return ""
-
-
-SMALL_FEATURES = 16 * 192
-
-
-def small_net() -> nn.Sequential:
-    """Three steps of convolution: learns from a few thousand pictures on a CPU, in minutes."""
-    return nn.Sequential(
-        *_convolution(3, 48, kernel=6, stride=4),
-        *_convolution(48, 96, kernel=3, stride=2),
-        *_convolution(96, 192, kernel=3, stride=2),
-        GridPool(4),
-        nn.Flatten(),
-    )
-
-
-class GridPool(nn.Module):
-    """Means over a grid of cells, not over all: where a thing lies is part of what captions say."""
-
-    def __init__(self, side: int) -> None:
-        super().__init__()
-        self.side = side
-
-    def forward(self, features: Tensor) -> Tensor:
-        if features.shape[-1] == self.side:  # nothing to pool, and pooling is not free
-            return features
-        return nn.functional.adaptive_avg_pool2d(features, self.side)
-
-
-def _convolution(before: int, after: int, kernel: int, stride: int) -> tuple[nn.Module, ...]:
-    convolution = nn.Conv2d(before, after, kernel, stride, padding=1, bias=False)
-    return convolution, nn.BatchNorm2d(after), nn.ReLU(inplace=True)

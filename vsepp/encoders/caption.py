@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from vsepp.devices import Precision, autocast
+from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.pooling import POOLINGS, is_word, last_states_of
 from vsepp.equations.similarity import EPSILON, normalize
 from vsepp.kernels import fused_gru, packed_gru
@@ -245,3 +246,18 @@ class PaddedPath:
 
 def _round_up(numbers: np.ndarray, multiple: int) -> np.ndarray:
     return -(-numbers // multiple) * multiple
+
+
+def caption_encoder(plan: Architecture) -> CaptionEncoder:
+    if plan.caption_encoder == "bag":
+        return BagOfWords(plan.num_words, plan.dim, plan.absolute)
+    return GRUEncoder(
+        plan.num_words,
+        plan.dim,
+        plan.word_dim,
+        project=plan.project_captions,
+        absolute=plan.absolute,
+        bidirectional=plan.bidirectional,
+        pooling=plan.pooling,
+        hidden=plan.hidden,
+    )

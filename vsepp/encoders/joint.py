@@ -9,14 +9,17 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from vsepp.devices import autocast, speed_up
-from vsepp.encoders.architecture import Architecture
-from vsepp.encoders.caption import BagOfWords, CaptionEncoder, GRUEncoder
+from vsepp.encoders.architecture import FEATURES, Architecture
+from vsepp.encoders.caption import CaptionEncoder, caption_encoder
 from vsepp.encoders.halves import cut_before
 from vsepp.equations.similarity import SIMILARITIES, inner_product, normalize
 from vsepp.errors import WrongRequest
 from vsepp.loading.batches import Batch
+from vsepp.plugins import loaded, offered
 
 Similarity = Callable[[Tensor, Tensor], Tensor]
+PLUGINS = "vsepp.backbones"  # entry points: functions of `weights` that return a Backbone
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Backbone(nn.Module):
@@ -45,6 +48,70 @@ class Backbone(nn.Module):
 
     def scaled(self, images: Tensor) -> Tensor:
         return (images.to(self.mean.dtype) - self.mean) / self.std
+
+
+def backbone(name: str, weights: str = "none", size: int = 0) -> Backbone:
+    """The net called `name`: "small", another package's, or any of timm's ("vgg19", "resnet152", ...).
+
+    "features:4096" stands for a net that has run before: what it gets is what it gives.
+    `weights` is "none" (random), "timm" (downloaded by timm) or a file of weights. `size` is the
+    side of the pictures that it will see, for nets that must know; 0: the side that it was made for.
+    """
+    if name == "small":
+        if weights != "none":
+            raise WrongRequest(
+                "The backbone small starts from scratch: leave model.weights at none."
+            )
+        return Backbone(small_net(), SMALL_FEATURES, IMAGENET_MEAN, IMAGENET_STD)
+    if name.startswith(FEATURES):
+        return Backbone(nn.Identity(), _feature_count(name), (0.0,) * 3, (1 / 255,) * 3)
+    if name in offered(PLUGINS):
+        theirs: Backbone = loaded(PLUGINS, name)(weights)
+        return theirs
+    from vsepp.encoders.backbones import timm_backbone  # which needs Backbone
+
+    return timm_backbone(name, weights, size)
+
+
+def _feature_count(name: str) -> int:
+    count = name.removeprefix(FEATURES)
+    if not count.isdecimal() or int(count) < 1:
+        raise WrongRequest(
+            f"The backbone {name!r} needs the length of its features: features:4096."
+        )
+    return int(count)
+
+
+SMALL_FEATURES = 16 * 192
+
+
+def small_net() -> nn.Sequential:
+    """Three steps of convolution: learns from a few thousand pictures on a CPU, in minutes."""
+    return nn.Sequential(
+        *_convolution(3, 48, kernel=6, stride=4),
+        *_convolution(48, 96, kernel=3, stride=2),
+        *_convolution(96, 192, kernel=3, stride=2),
+        GridPool(4),
+        nn.Flatten(),
+    )
+
+
+class GridPool(nn.Module):
+    """Means over a grid of cells, not over all: where a thing lies is part of what captions say."""
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        self.side = side
+
+    def forward(self, features: Tensor) -> Tensor:
+        if features.shape[-1] == self.side:  # nothing to pool, and pooling is not free
+            return features
+        return nn.functional.adaptive_avg_pool2d(features, self.side)
+
+
+def _convolution(before: int, after: int, kernel: int, stride: int) -> tuple[nn.Module, ...]:
+    convolution = nn.Conv2d(before, after, kernel, stride, padding=1, bias=False)
+    return convolution, nn.BatchNorm2d(after), nn.ReLU(inplace=True)
 
 
 class ImageEncoder(nn.Module):
@@ -188,8 +255,6 @@ class JointEmbedding(nn.Module):
         finetune_from: str = "",
     ) -> "JointEmbedding":
         """A fresh model; what is not architecture concerns the image encoder's backbone."""
-        from vsepp.encoders.backbones import backbone
-
         plan = architecture
         if plan.similarity not in SIMILARITIES:
             known = ", ".join(SIMILARITIES)
@@ -206,7 +271,7 @@ class JointEmbedding(nn.Module):
                 finetune_from=finetune_from,
                 size=plan.size,
             ),
-            _caption_encoder(plan),
+            caption_encoder(plan),
             SIMILARITIES[plan.similarity],
         )
 
@@ -224,18 +289,3 @@ class JointEmbedding(nn.Module):
         # M pairs -> scores (M, M), positives on the diagonal
         images = self.embed_images(batch.images)
         return self.similarity(images, self.embed_captions(batch.words, batch.lengths))
-
-
-def _caption_encoder(plan: Architecture) -> CaptionEncoder:
-    if plan.caption_encoder == "bag":
-        return BagOfWords(plan.num_words, plan.dim, plan.absolute)
-    return GRUEncoder(
-        plan.num_words,
-        plan.dim,
-        plan.word_dim,
-        project=plan.project_captions,
-        absolute=plan.absolute,
-        bidirectional=plan.bidirectional,
-        pooling=plan.pooling,
-        hidden=plan.hidden,
-    )

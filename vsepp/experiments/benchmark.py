@@ -26,8 +26,8 @@ from vsepp.evaluation.probes.probe import Probe, accuracies
 from vsepp.evaluation.probes.published import read_probes
 from vsepp.evaluation.reports.tables import all_differences
 from vsepp.evaluation.retrieval import embed
-from vsepp.experiments.fitting import check_that_features_fit
 from vsepp.experiments.provenance import circumstances, content_of_items, weights_of
+from vsepp.experiments.stored_features import check_that_features_fit
 from vsepp.loading.batches import Pairs
 from vsepp.snapshots.snapshot import Snapshot
 

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from vsepp.data.captioned import CaptionedImages, Problems
+from vsepp.data.captioned import CaptionedImages, Problems, have_features
 from vsepp.data.collections import Track, checked, no_progress, open_data, summarize_left_out
-from vsepp.data.features import FeatureRow
 from vsepp.errors import WrongRequest
 from vsepp.experiments.recipe import COLLECTIONS, MEASURED_ON, ROW, Recipe, all_recipes
 
@@ -132,7 +131,7 @@ def missing(recipe: Recipe, data: CaptionedImages) -> list[str]:
 def _collection(recipe: Recipe, data: CaptionedImages) -> list[str]:
     """Numbers of one collection say nothing about another; features seldom say of which they are."""
     wanted = recipe.data.collection or ("f8k" if recipe.name.startswith("f8k-") else "")
-    is_unknown = not data.collection and isinstance(data.items[0].path, FeatureRow)
+    is_unknown = not data.collection and have_features(data.items)
     return [] if wanted in ("", data.collection) or is_unknown else [COLLECTIONS[wanted]]
 
 
@@ -144,7 +143,7 @@ def _enough_to_test(recipe: Recipe, data: CaptionedImages) -> list[str]:
 
 def _images_or_features(recipe: Recipe, data: CaptionedImages) -> list[str]:
     wanted = recipe.model.backbone
-    if not isinstance(data.items[0].path, FeatureRow):
+    if not have_features(data.items):
         how = "make them: vsepp precompute DATA --backbone NAME --into DIR"
         return [f"features ({how})"] if wanted == "features" else []
     if wanted == "features":

@@ -9,11 +9,10 @@ from vsepp.data.captioned import CaptionedImages
 from vsepp.devices import prepare
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import evaluate
-from vsepp.experiments.journal import Journal
-from vsepp.experiments.keeper import Run, has_something_to_resume
 from vsepp.experiments.provenance import fingerprint, notes_of
 from vsepp.experiments.recipe import Recipe
-from vsepp.experiments.setup import Setup, set_up
+from vsepp.experiments.run import Setup, set_up
+from vsepp.experiments.run_folder import MetricsLog, Run, has_something_to_resume
 from vsepp.snapshots.snapshot import Snapshot
 from vsepp.training.correlation import fit_by_correlation
 from vsepp.training.loop import Epoch
@@ -35,9 +34,9 @@ def solve(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
     correlations = fit_by_correlation(setup.model, setup.learned, recipe.ridge)
     result = evaluate(setup.model, setup.validation)
     seconds = time.perf_counter() - started
-    with Journal(into, recipe.batch_size) as journal:
+    with MetricsLog(into, recipe.batch_size) as log:
         mean = float(1 - correlations.mean())  # what is not correlated is the loss
-        journal.epoch(Epoch(1, 1, 0.0, mean, len(setup.learned), seconds), 1, result, is_best=True)
+        log.epoch(Epoch(1, 1, 0.0, mean, len(setup.learned), seconds), 1, result, is_best=True)
     notes = {
         **notes_of(data, fingerprint(recipe, data)),
         "validation_rsum": round(result.rsum, 1),

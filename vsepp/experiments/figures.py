@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from vsepp.data.captioned import CaptionedImage
+from vsepp.data.captioned import CaptionedImage, have_features
 from vsepp.data.collections import DEFAULTS, DataOptions, Track, no_progress, open_checked
 from vsepp.data.pictures import open_picture
 from vsepp.devices import best_device, full_precision, prepare
@@ -22,8 +22,7 @@ from vsepp.evaluation.figures.examples import HardNegatives, Ranked, hard_negati
 from vsepp.evaluation.figures.pages import cards_page, curves_page
 from vsepp.evaluation.figures.palette import DARK
 from vsepp.evaluation.retrieval import embed, embed_captions, embed_images
-from vsepp.experiments.fitting import has_features
-from vsepp.experiments.journal import read_metrics
+from vsepp.experiments.metrics import read_metrics
 from vsepp.loading.batches import Pairs
 from vsepp.snapshots.snapshot import Snapshot
 
@@ -242,7 +241,7 @@ def _open_images(
     where: str, split: str, options: DataOptions, track: Track
 ) -> list[CaptionedImage]:
     data = open_checked(where, options, [split], track)
-    if has_features(data):
+    if have_features(data.items):
         raise WrongRequest(
             f"{data.name} contains features, and this figure shows images. Use the collection that the "
             "features were made from."

@@ -14,6 +14,9 @@ from vsepp.evaluation.collapse import has_collapsed, rsum_by_chance
 from vsepp.experiments.recipe import PhaseKeys, Recipe
 from vsepp.training.loop import Epoch
 
+State = tuple[
+    float, int
+]  # the recall to beat, and for how many steps the model has been on one point
 STOPPED = "stopped.json"
 STUCK = 500  # steps; a young model may lie on one point for a while, and leave it
 RISING = 1.05  # times the recall to beat: vectors fall into order, and such a model has left before
@@ -35,77 +38,57 @@ class Stopped(WorkFailed):
         (folder / STOPPED).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def refuse_stopped(folder: Path, of_run: dict[str, Any], health: str) -> None:
-    """The same run would be stopped again; one of other settings, or told to warn, begins or goes on."""
-    file = folder / STOPPED
-    if file.is_file():
-        before = json.loads(file.read_text(encoding="utf-8"))
-        if health == "stop" and before["fingerprint"] == of_run:
-            raise Stopped(before["message"], before["reason"], folder)
-        file.unlink()
+def check_health(
+    recipe: Recipe,
+    before: State,
+    epoch: Epoch,
+    num_steps: int,
+    images: Tensor,
+    captions: Tensor,
+    rsum: float,
+    warn: Callable[[str], None] = lambda text: None,
+) -> State:
+    """Raises when the model has diverged or collapsed, or warns; returns what the next epoch has to know.
 
-
-class HealthCheck:
-    """Looks at every epoch; raises when the model has diverged or collapsed, or warns once."""
-
-    def __init__(
-        self,
-        recipe: Recipe,
-        before: tuple[float, int] = (0.0, 0),
-        warn: Callable[[str], None] = lambda text: None,
-    ) -> None:
-        self.recipe, self.warn = recipe, warn
-        self._to_beat, self._steps_on_one_point = before
-        self._has_warned = False
-
-    @property
-    def state(self) -> tuple[float, int]:
-        """What a resumed run has to know."""
-        return self._to_beat, self._steps_on_one_point
-
-    def look(
-        self, epoch: Epoch, num_steps: int, images: Tensor, captions: Tensor, rsum: float
-    ) -> None:
-        """`images` and `captions` are the vectors of the validation split, and `rsum` its recall."""
-        if not math.isfinite(epoch.loss):
-            raise self._diverged(epoch, "the loss")
-        if not _all_finite((images, captions)):
-            raise self._diverged(epoch, "a vector of the validation split")
-        loss = self.recipe.phases[epoch.phase - 1].loss
-        if loss == "sum_of_hinges" or not has_collapsed(images, captions):
-            self._to_beat, self._steps_on_one_point = 0.0, 0
-        elif rsum > NEAR_CHANCE * rsum_by_chance(len(images)) or rsum > RISING * self._to_beat:
-            # To beat since it lies there: recall may rise in one epoch or little by little.
-            self._to_beat, self._steps_on_one_point = rsum, 0
-        else:
-            self._steps_on_one_point += num_steps
-        if self._steps_on_one_point >= STUCK:
-            self._report(
-                f"The model has collapsed by epoch {epoch.number}: all pictures and all captions lie "
-                f"on one point, and {loss} stands at {epoch.loss:.3f}. To go on all the same: "
-                f"--set health=warn. {_advice(epoch, self.recipe)}",
-                f"collapsed at epoch {epoch.number}",
-            )
-
-    def look_at_weights(self, epoch: Epoch, weights: Iterable[Tensor]) -> None:
-        """Some have no say in the validation split, such as those of its missing words."""
-        if not _all_finite(weights):
-            raise self._diverged(epoch, "a weight")
-
-    def _diverged(self, epoch: Epoch, what: str) -> Stopped:
-        """Whatever the recipe says of health: what is not a number never becomes one again."""
-        return Stopped(
-            f"{what[0].upper()}{what[1:]} is not a number after epoch {epoch.number}: the steps were too "
-            f"large. Train again with a lower rate:\n  {_slower(epoch, self.recipe)}",
-            f"{what} was not a number in epoch {epoch.number}",
+    `images` and `captions` are the vectors of the validation split, and `rsum` its recall.
+    """
+    if not math.isfinite(epoch.loss):
+        raise _diverged(recipe, epoch, "the loss")
+    if not _all_finite((images, captions)):
+        raise _diverged(recipe, epoch, "a vector of the validation split")
+    to_beat, steps_on_one_point = before
+    loss = recipe.phases[epoch.phase - 1].loss
+    if loss == "sum_of_hinges" or not has_collapsed(images, captions):
+        return 0.0, 0
+    if rsum > NEAR_CHANCE * rsum_by_chance(len(images)) or rsum > RISING * to_beat:
+        # To beat since it lies there: recall may rise in one epoch or little by little.
+        return rsum, 0
+    now = steps_on_one_point + num_steps
+    if now >= STUCK and (recipe.health == "stop" or steps_on_one_point < STUCK):
+        message = (
+            f"The model has collapsed by epoch {epoch.number}: all pictures and all captions lie "
+            f"on one point, and {loss} stands at {epoch.loss:.3f}. To go on all the same: "
+            f"--set health=warn. {_advice(epoch, recipe)}"
         )
+        if recipe.health == "stop":
+            raise Stopped(message, f"collapsed at epoch {epoch.number}")
+        warn(message)
+    return to_beat, now
 
-    def _report(self, message: str, reason: str) -> None:
-        if self.recipe.health == "stop":
-            raise Stopped(message, reason)
-        if not self._has_warned:
-            self.warn(message)
-        self._has_warned = True
+
+def check_weights(recipe: Recipe, epoch: Epoch, weights: Iterable[Tensor]) -> None:
+    """Some have no say in the validation split, such as those of its missing words."""
+    if not _all_finite(weights):
+        raise _diverged(recipe, epoch, "a weight")
+
+
+def _diverged(recipe: Recipe, epoch: Epoch, what: str) -> Stopped:
+    """Whatever the recipe says of health: what is not a number never becomes one again."""
+    return Stopped(
+        f"{what[0].upper()}{what[1:]} is not a number after epoch {epoch.number}: the steps were too "
+        f"large. Train again with a lower rate:\n  {_slower(epoch, recipe)}",
+        f"{what} was not a number in epoch {epoch.number}",
+    )
 
 
 def _all_finite(tensors: Iterable[Tensor]) -> bool:

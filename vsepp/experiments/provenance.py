@@ -21,17 +21,17 @@ from typing import Any
 import numpy as np
 
 from vsepp import __version__
-from vsepp.data.captioned import CaptionedImage, CaptionedImages
+from vsepp.data.captioned import CaptionedImage, CaptionedImages, have_features
 from vsepp.data.features import features_of
 from vsepp.data.image_file import PictureSource
 from vsepp.data.resources import made_ahead
 from vsepp.data.webdataset import ShardMember
 from vsepp.encoders import backbones
 from vsepp.encoders.architecture import read_config
-from vsepp.experiments.fitting import learns_from_features_alone
 from vsepp.experiments.keys import decisive_keys
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.start import snapshot_to_start_from
+from vsepp.experiments.stored_features import learns_from_features_alone
 
 ROOT = Path(__file__).parents[2]
 CODE = ("vsepp", "results/*.py", "benchmarks/*.py")
@@ -146,7 +146,7 @@ def weights_of(snapshot: Path) -> str:
 
 def _digests(items: Sequence[CaptionedImage]) -> Iterator[bytes]:
     """A digest per chunk; files are read in threads, as hashing releases the GIL."""
-    features = features_of(items)
+    features = features_of(items) if have_features(items) else None
 
     def digest(chunk: Sequence[CaptionedImage]) -> bytes:
         found = hashlib.sha256()
@@ -208,7 +208,7 @@ def _word_vectors(recipe: Recipe) -> str:
 
 
 def _start(recipe: Recipe) -> str:
-    folder = snapshot_to_start_from(recipe.start_from)
+    folder = snapshot_to_start_from(recipe.start_from) if recipe.start_from else None
     if folder is None:
         return recipe.start_from
     plan = json.dumps(vars(read_config(folder)[0]), sort_keys=True).encode()

@@ -56,6 +56,11 @@ class DataKeys:
     min_count: int = 4  # rarer words are unknown
     on_error: NoEffect[OnError] = "stop"  # skip: leave out what cannot be used, and count it
 
+    @property
+    def cutter(self) -> str | None:
+        """The rules by which a vocabulary cuts words; None: of any language."""
+        return None if self.words == "unicode" else self.words
+
 
 @dataclass(frozen=True)
 class ModelKeys(Design):
@@ -156,9 +161,10 @@ class Recipe:
         for change in changes:
             apply(content, change)
         others = [change for change in changes if not change.startswith(OF_ONE_RECIPE)]
-        take_architecture_of_start(
-            content, lambda base: cls.load(base, others).model if _is_recipe(base) else None
-        )
+        if content.get("start_from"):
+            take_architecture_of_start(
+                content, lambda base: cls.load(base, others).model if _is_recipe(base) else None
+            )
         recipe = read_keys(cls, (), content)
         if limit := recipe.max_epochs:
             phases = (replace(phase, epochs=min(phase.epochs, limit)) for phase in recipe.phases)

@@ -1,18 +1,21 @@
-"""The one place where training is wired together: recipe + data -> the best snapshot."""
+"""The one place where training is wired together: recipe + data -> model and pairs -> the best snapshot."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from vsepp.data.captioned import CaptionedImages
+from vsepp.data.captioned import CaptionedImage, CaptionedImages, have_features
+from vsepp.data.pictures import View
+from vsepp.data.tokens import Vocabulary
 from vsepp.devices import (
+    ALONE,
     FirstStopped,
     PeerLost,
     Processes,
@@ -21,58 +24,38 @@ from vsepp.devices import (
     init_processes,
     prepare,
 )
+from vsepp.encoders.architecture import FEATURES, Architecture, Design
+from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.behaviour import behaviour
 from vsepp.evaluation.retrieval import Retrieval, embed
-from vsepp.experiments.closed_form import solve
-from vsepp.experiments.health import HealthCheck, Stopped, refuse_stopped
-from vsepp.experiments.journal import Journal
-from vsepp.experiments.keeper import Keeper, Run, has_something_to_resume
+from vsepp.experiments.health import Stopped, check_health, check_weights
 from vsepp.experiments.keys import loss_named
+from vsepp.experiments.pretrained import load_word_vectors, pretrained_model
+from vsepp.experiments.process_checks import (
+    check_that_every_process_has_a_pair,
+    check_that_processes_agree,
+)
 from vsepp.experiments.provenance import fingerprint, notes_of
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
-from vsepp.experiments.setup import Setup, check_that_every_process_has_a_pair, set_up
-from vsepp.loading.batches import Batches
+from vsepp.experiments.run_folder import (
+    Keeper,
+    MetricsLog,
+    Run,
+    has_something_to_resume,
+    refuse_stopped,
+)
+from vsepp.experiments.stored_features import (
+    check_that_features_fit,
+    learns_from_features_alone,
+    length_of_features,
+    with_features,
+)
+from vsepp.experiments.watcher import Silent, Watcher
+from vsepp.loading.batches import Batches, Pairs
+from vsepp.loading.caption_noise import with_wrong_captions
 from vsepp.training.loop import AveragedWeights, Epoch, Phase, Step
 from vsepp.training.trainer import adam, steps_and_epochs
-
-
-class Watcher(Protocol):
-    """Sees a run as it goes, in the first process only: what the command line shows."""
-
-    def begin(
-        self, name: str, num_epochs: int, num_pairs: int, epochs_done: int, best_rsum: float
-    ) -> None: ...
-
-    def step(self, step: Step) -> None: ...
-
-    def epoch(self, epoch: Epoch, result: Retrieval, is_best: bool) -> None: ...
-
-    def message(self, text: str) -> None: ...
-
-    def end(self) -> None:
-        """Also where the run has failed."""
-
-
-class Silent:
-    """Shows nothing."""
-
-    def begin(
-        self, name: str, num_epochs: int, num_pairs: int, epochs_done: int, best_rsum: float
-    ) -> None:
-        pass
-
-    def step(self, step: Step) -> None:
-        pass
-
-    def epoch(self, epoch: Epoch, result: Retrieval, is_best: bool) -> None:
-        pass
-
-    def message(self, text: str) -> None:
-        pass
-
-    def end(self) -> None:
-        pass
 
 
 def run(
@@ -86,6 +69,8 @@ def run(
     """
     processes = init_processes()
     if recipe.method == "correlation":
+        from vsepp.experiments.closed_form import solve  # which sets up its model here
+
         return processes.as_first(lambda: solve(recipe, data, into))
     watcher = watcher if watcher is not None and processes.is_first else Silent()
     device = best_device()
@@ -99,7 +84,8 @@ def _train(
     watcher: Watcher,
 ) -> Run:  # fmt: skip
     phases = [_phase(keys, recipe.loss) for keys in recipe.phases]
-    check_that_every_process_has_a_pair(recipe, processes)
+    if processes.number > 1:
+        check_that_every_process_has_a_pair(recipe, processes)
     resumes = processes.as_first(lambda: has_something_to_resume(into, resume))
     of_run = processes.as_first(lambda: fingerprint(recipe, data))
     processes.as_first(lambda: refuse_stopped(into, of_run, recipe.health))
@@ -109,14 +95,7 @@ def _train(
     average = AveragedWeights(setup.model, recipe.averaging) if recipe.averaging else None
     keeper = Keeper(recipe, notes_of(data, of_run), setup, optimizer, average, into)
     epochs_done = keeper.resume(processes) if resumes else 0
-    batches = setup.learned.batches(
-        recipe.batch_size,
-        recipe.data.crop,
-        recipe.seed,
-        recipe.model.word_dropout,
-        processes.share,
-        recipe.data.captions_per_epoch,
-    )
+    batches = _batches(recipe, setup.learned, processes)
     events = steps_and_epochs(
         setup.model,
         batches,
@@ -138,39 +117,128 @@ def _train(
     return processes.as_first(keeper.finish)
 
 
+@dataclass(frozen=True)
+class Setup:
+    """All that a training needs before its first step."""
+
+    model: JointEmbedding
+    vocabulary: Vocabulary
+    architecture: Architecture
+    learned: Pairs
+    validation: Pairs
+
+
+def set_up(
+    recipe: Recipe,
+    data: CaptionedImages,
+    device: torch.device,
+    processes: Processes = ALONE,
+    report: Callable[[str], None] = lambda text: None,
+) -> Setup:
+    """A model, the words it will know, and the pairs to learn from and to validate on."""
+    data = data.with_captions(recipe.data.captions)
+    items = data.training_items(recipe.data.train)
+    if recipe.data.wrong_captions:
+        items = with_wrong_captions(items, recipe.data.wrong_captions, recipe.seed)
+    held_out = data.split(recipe.data.validate)[: recipe.data.validate_images or None]
+    if processes.number > 1:
+        check_that_processes_agree(recipe, items, held_out, processes)
+    new_or_pretrained = pretrained_model if recipe.start_from else _new_model
+    vocabulary, architecture, model = new_or_pretrained(recipe, data, items)
+    if recipe.model.word_vectors and not recipe.start_from:
+        words = model.caption_encoder.words
+        report(load_word_vectors(recipe.model.word_vectors, words, vocabulary))
+    if have_features(data.items) or architecture.takes_features:
+        check_that_features_fit(architecture, model, data, recipe.model.finetune_from)
+    model.to(device, torch.float64 if recipe.precision == "float64" else torch.float32)
+    processes.broadcast(list(model.state_dict().values()))
+    learned = Pairs(items, vocabulary, _view_of_training(recipe, architecture.view))
+    validation = Pairs(held_out, vocabulary, architecture.view)
+    if not recipe.model.finetune:
+        validation = with_features(model, validation, processes)
+        if not recipe.crops_at_random:
+            learned = with_features(model, learned, processes)
+    learned, validation = (
+        pairs.with_images(pairs.images.near(device)) for pairs in (learned, validation)
+    )
+    if recipe.precision != "float64":
+        # Batch norms that wait for other processes cannot be compiled.
+        model.image_encoder.use_fast_training(recipe.compiled and processes.number == 1)
+    return Setup(model, vocabulary, architecture, learned, validation)
+
+
+def _new_model(
+    recipe: Recipe, data: CaptionedImages, items: list[CaptionedImage]
+) -> tuple[Vocabulary, Architecture, JointEmbedding]:
+    """A model of random heads, and the words of the captions to learn from."""
+    # differs from the release: its vocabulary counts validation and test captions, too
+    captions = (caption for item in items for caption in item.captions)
+    vocabulary = Vocabulary.learn(captions, recipe.data.min_count, recipe.data.cutter)
+    keys: dict[str, Any] = {f.name: getattr(recipe.model, f.name) for f in fields(Design)}
+    crops = 10 if recipe.data.crop == "ten" else 1
+    takes_features = have_features(data.items) or recipe.model.backbone.startswith("features")
+    if takes_features and learns_from_features_alone(recipe, data):
+        keys["backbone"] = f"{FEATURES}{length_of_features(data)}"
+        crops = (data.origin or {}).get("crops", crops)
+    architecture = Architecture(num_words=len(vocabulary), crops=crops, **keys)
+    asked = recipe.model
+    model = JointEmbedding.build(
+        architecture, asked.weights, asked.finetune, asked.fixed_statistics, asked.finetune_from
+    )
+    return vocabulary, architecture, model
+
+
+def _view_of_training(recipe: Recipe, view: View) -> View:
+    size, area = recipe.data.crop_size or view.size, recipe.data.crop_area
+    squeezed = view.square and (recipe.data.crop_squeezed or not recipe.crops_at_random)
+    from_ = recipe.data.crop_from
+    return replace(view, size=size, least_area=area, square=squeezed, crop_from=from_)
+
+
+def _batches(recipe: Recipe, learned: Pairs, processes: Processes) -> Batches:
+    return learned.batches(
+        recipe.batch_size,
+        recipe.data.crop,
+        recipe.seed,
+        recipe.model.word_dropout,
+        processes.share,
+        recipe.data.captions_per_epoch,
+    )
+
+
 def _follow(
     events: Iterator[Step | Epoch], recipe: Recipe, setup: Setup, batches: Batches, keeper: Keeper,
     processes: Processes, watcher: Watcher, epochs_done: int,
 ) -> None:  # fmt: skip
     """Score every epoch; the first process shows it, writes it down and keeps it."""
-    journal = Journal(keeper.into, recipe.batch_size, epochs_done)
-    health = HealthCheck(recipe, keeper.health, watcher.message)
+    log = MetricsLog(keeper.into, recipe.batch_size, epochs_done)
     similarity, owners = setup.model.similarity, torch.from_numpy(setup.validation.image_of_caption)
 
     def end_epoch(epoch: Epoch, images: Tensor, captions: Tensor) -> Run:
         result = Retrieval.from_vectors(images, captions, owners, similarity)
-        health.look(epoch, len(batches), images, captions, result.rsum)
-        health.look_at_weights(epoch, setup.model.parameters())
+        seen = len(batches), images, captions, result.rsum
+        keeper.health = check_health(recipe, keeper.health, epoch, *seen, watcher.message)
+        check_weights(recipe, epoch, setup.model.parameters())
         is_best = keeper.is_best(result)
         margin, batch_size = recipe.loss.margin, recipe.batch_size
-        seen = behaviour(images, captions, owners, similarity, margin, batch_size)
-        journal.epoch(epoch, len(batches), result, is_best, seen)
+        shown = behaviour(images, captions, owners, similarity, margin, batch_size)
+        log.epoch(epoch, len(batches), result, is_best, shown)
         watcher.epoch(epoch, result, is_best)
-        return keeper.keep(epoch, result, health.state)
+        return keeper.keep(epoch, result)
 
     num_epochs = sum(phase.epochs for phase in recipe.phases)
     best = keeper.best.validation.rsum if keeper.best else 0.0
     processes.seed_process(recipe.seed, epochs_done)
     with ExitStack() as exits:
         if processes.is_first:
-            exits.enter_context(journal)
+            exits.enter_context(log)
             exits.callback(watcher.end)
             watcher.begin(recipe.name, num_epochs, batches.pairs_per_epoch, epochs_done, best)
         for event in events:
             if isinstance(event, Step):
                 if processes.is_first:
                     watcher.step(event)
-                    journal.step(event)
+                    log.step(event)
                 continue
             with keeper.model_to_keep():
                 vectors = embed(setup.model, setup.validation, processes)

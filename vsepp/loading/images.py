@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from vsepp.data.captioned import CaptionedImage
+from vsepp.data.captioned import CaptionedImage, have_features
 from vsepp.data.features import features_of
 from vsepp.data.image_file import PictureSource, orientation_of
 from vsepp.data.pictures import (
@@ -84,9 +84,8 @@ def image_source(
     items: Sequence[CaptionedImage], view: View, memory: int | None = None
 ) -> ImageSource:
     """Features where the items have them, else their pictures."""
-    stored = features_of(items)
-    if stored is not None:
-        return StoredFeatures(torch.from_numpy(stored))
+    if have_features(items):
+        return StoredFeatures(torch.from_numpy(features_of(items)))
     return PicturesInMemory(items, view, memory)
 
 

@@ -66,28 +66,24 @@ def steps_and_epochs(
 ) -> Iterator[Step | Epoch]:
     """The same in small steps: every batch, or a few of them, and after its last one the epoch.
 
-    A resumed run gives its `optimizer` and the number of `epochs_done`. Batches that are larger than the
-    device's memory are embedded `chunk_size` pairs at a time. `nested` widths have the same loss as whole
-    vectors. By default the fastest `stepper` that can do all this is taken.
+    A resumed run gives its `optimizer` and `epochs_done`. Batches larger than the device's memory are embedded
+    `chunk_size` pairs at a time. `nested` widths have the loss, too. The default is the fastest `stepper`.
     """
     _check(model, batches, phases, nested, chunk_size, processes)
     device = device or trained_parameters(model)[0].device
     # Phases share the optimizer, and so keep its state.
     updater = Updater(model, optimizer or adam(model), gradient_clip, average)
-    rest = reduction, mask_same_image, tuple(nested)
-    objectives = [Objective(phase.loss, *rest) for phase in phases]
-    is_divided = bool(chunk_size) or processes.number > 1 or precision == "float64"
-    name = stepper or ("plain" if is_divided else fastest_stepper(model, batches, device))
-    steps: Stepper
+    objectives = [Objective(p.loss, reduction, mask_same_image, tuple(nested)) for p in phases]
+    is_divided = bool(chunk_size) or processes.number > 1
+    needs_plain = is_divided or precision == "float64"
+    name = stepper or ("plain" if needs_plain else fastest_stepper(model, batches, device))
+    steps: Stepper = PlainStepper(model, batches, updater, device, precision)
     if name == "captured":
         assert isinstance(model, JointEmbedding) and isinstance(batches, Batches)
         steps = CapturedStepper(model, batches, updater, device, precision, batches_per_step)
-    elif chunk_size or processes.number > 1:
+    elif is_divided:
         assert isinstance(model, JointEmbedding)
-        division = chunk_size, processes
-        steps = DividedStepper(model, batches, updater, device, precision, *division)
-    else:
-        steps = PlainStepper(model, batches, updater, device, precision)
+        steps = DividedStepper(model, batches, updater, device, precision, chunk_size, processes)
     return training_events(model, steps, phases, objectives, device, epochs_done)
 
 

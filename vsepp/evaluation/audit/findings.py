@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from vsepp.data.captioned import CaptionedImage
-from vsepp.data.features import FeatureRow
+from vsepp.data.captioned import CaptionedImage, FeatureRow
 from vsepp.data.pictures import open_picture
 from vsepp.data.resources import made_ahead
 from vsepp.evaluation.embeddings import Embeddings

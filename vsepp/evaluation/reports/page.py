@@ -8,8 +8,7 @@ from html import escape
 
 from PIL import Image
 
-from vsepp.data.captioned import CaptionedImage
-from vsepp.data.features import FeatureRow
+from vsepp.data.captioned import CaptionedImage, FeatureRow
 from vsepp.data.pictures import open_picture
 
 SIDE = 176  # pixels of a photo's short side

@@ -6,7 +6,8 @@ import torch
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.behaviour import behaviour
 from vsepp.evaluation.retrieval import embed
-from vsepp.experiments.journal import METRICS, Journal, read_metrics
+from vsepp.experiments.metrics import METRICS, read_metrics
+from vsepp.experiments.run_folder import MetricsLog
 from vsepp.loading.batches import Pairs
 from vsepp.snapshots.snapshot import Snapshot
 
@@ -42,7 +43,9 @@ def test_time_adds_up_and_older_metrics_are_read(snapshot_folder, tmp_path):
     assert (first.epoch, first.seconds, first.behaviour) == (1, 2.0, None)
     assert (second.epoch, second.seconds, second.loss_name) == (2, 5.5, "")
     assert second.behaviour is not None
-    with Journal(tmp_path, 128, epochs_done=1):  # a resumed run keeps the lines of older versions
+    with MetricsLog(
+        tmp_path, 128, epochs_done=1
+    ):  # a resumed run keeps the lines of older versions
         pass
     assert len(read_metrics(tmp_path)) == 1
 

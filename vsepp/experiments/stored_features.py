@@ -1,21 +1,19 @@
-"""Whether a net and the features of a collection belong together."""
+"""Features in the place of pictures: whether those of a collection fit a net, and those of a frozen net."""
 
+import torch
 from torch import nn
 
-from vsepp.data.captioned import CaptionedImages
-from vsepp.data.features import FeatureRow
+from vsepp.data.captioned import CaptionedImages, FeatureRow, have_features
+from vsepp.devices import ALONE, Processes, inference_batch_size
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.backbones import fingerprint
 from vsepp.encoders.halves import cut_before
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 from vsepp.experiments.recipe import Recipe
+from vsepp.loading.batches import Pairs
 
 SAME = ("backbone", "size", "resize", "square", "crops")
-
-
-def has_features(data: CaptionedImages) -> bool:
-    return isinstance(data.items[0].path, FeatureRow)
 
 
 def has_maps(data: CaptionedImages) -> bool:
@@ -34,7 +32,7 @@ def learns_from_features_alone(recipe: Recipe, data: CaptionedImages) -> bool:
     if recipe.model.backbone.startswith("features"):
         return True
     is_fixed = not recipe.model.finetune and not recipe.crops_at_random
-    return has_features(data) and data.origin is None and is_fixed
+    return have_features(data.items) and data.origin is None and is_fixed
 
 
 def length_of_features(data: CaptionedImages) -> int:
@@ -54,7 +52,7 @@ def check_that_features_fit(
     finetune_from: str = "",
 ) -> None:
     """Features of another net, or of other crops, would be learned from without an error."""
-    if not has_features(data):
+    if not have_features(data.items):
         if architecture.takes_features:
             length_of_features(data)
         return
@@ -80,6 +78,18 @@ def check_that_features_fit(
         differ = [f"{k} {had}, not {has}" for k, (had, has) in other.items() if had != has]
         if differ:
             raise WrongRequest(f"{data.name} was made by another net: {'; '.join(differ)}.")
+
+
+@torch.no_grad()
+def with_features(model: JointEmbedding, pairs: Pairs, processes: Processes = ALONE) -> Pairs:
+    """Sec. 3: what a frozen net makes of a fixed crop can be computed once and reused."""
+    if pairs.images.are_features:
+        return pairs
+    device = next(model.parameters()).device
+    model.eval()
+    batches = pairs.image_batches(inference_batch_size(device), processes.share)
+    features = torch.cat([model.image_encoder.features(batch.to(device)) for batch in batches])
+    return pairs.with_features(processes.gathered(features, len(pairs.items)))
 
 
 def _check_that_maps_fit(data: CaptionedImages, finetune_from: str) -> None:

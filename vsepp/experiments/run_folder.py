@@ -1,27 +1,32 @@
-"""Keeps what a run must not lose: the best snapshot, and its state to resume from."""
+"""What a run leaves in its folder: metrics, the best snapshot, a state to resume from, and why it was stopped."""
 
-import os
+import json
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
-from vsepp.devices import ALONE, Processes, generator_states, restore_generators
+from vsepp.devices import ALONE, Processes
 from vsepp.encoders.architecture import CONFIG
 from vsepp.errors import WrongRequest
+from vsepp.evaluation.behaviour import Behaviour
 from vsepp.evaluation.retrieval import Retrieval
+from vsepp.experiments.health import STOPPED, Stopped
+from vsepp.experiments.metrics import METRICS
 from vsepp.experiments.provenance import differences
 from vsepp.experiments.recipe import Recipe
-from vsepp.experiments.setup import Setup
-from vsepp.pickles import read_torch_file, reading
+from vsepp.experiments.state import read_state, restore_state, save_state
 from vsepp.snapshots.snapshot import Snapshot
-from vsepp.training.loop import AveragedWeights, Epoch
+from vsepp.training.loop import AveragedWeights, Epoch, Step
+
+if TYPE_CHECKING:
+    from vsepp.experiments.run import Setup
 
 STATE = "resume.state"
+OFTEN = 10  # steps between two losses that are written down: reading one waits for the device
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,67 @@ class Run:
     validation: Retrieval
 
 
+# differs from the release: no loss of validation, where five captions of a picture are rivals
+class MetricsLog:
+    """A line per epoch and a curve per figure; a resumed run goes on where the last one stopped."""
+
+    def __init__(self, folder: Path, batch_size: int, epochs_done: int = 0) -> None:
+        self.folder = folder
+        self.batch_size = batch_size
+        self.epochs_done = epochs_done
+        self._steps = 0
+
+    def __enter__(self) -> "MetricsLog":
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / METRICS
+        kept = (
+            file.read_text().splitlines(keepends=True)[: self.epochs_done] if file.exists() else []
+        )
+        self._steps = sum(json.loads(line)["num_steps"] for line in kept)
+        self._lines = file.open("w", encoding="utf-8")
+        self._lines.writelines(kept)
+        self._lines.flush()
+        self._board = SummaryWriter(self.folder, purge_step=self._steps + 1 if kept else None)
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._lines.close()
+        self._board.close()
+
+    def step(self, step: Step) -> None:
+        before = self._steps
+        self._steps += -(-step.num_pairs // self.batch_size)  # it may stand for several batches
+        if self._steps // OFTEN > before // OFTEN:
+            self._board.add_scalar("train/loss", step.loss.item(), self._steps)
+
+    def epoch(
+        self,
+        epoch: Epoch,
+        num_steps: int,
+        result: Retrieval,
+        is_best: bool,
+        behaviour: Behaviour | None = None,
+    ) -> None:
+        line = {
+            **asdict(epoch),
+            "num_steps": num_steps,
+            "validation": result.as_dict(),
+            "best": is_best,
+        }
+        if behaviour is not None:
+            line["behaviour"] = asdict(behaviour)
+        self._lines.write(json.dumps(line) + "\n")
+        self._lines.flush()
+        self._board.add_scalar("train/epoch_loss", epoch.loss, self._steps)
+        self._board.add_scalar("train/learning_rate", epoch.learning_rate, self._steps)
+        self._board.add_scalar("validation/rsum", result.rsum, self._steps)
+        for direction in ("captions", "images"):
+            for name, value in asdict(getattr(result, direction)).items():
+                self._board.add_scalar(f"validation/{direction}/{name}", value, self._steps)
+
+
 class Keeper:
     """Writes the snapshot of the best epoch and, every now and then, the state of the run."""
 
@@ -40,7 +106,7 @@ class Keeper:
         self,
         recipe: Recipe,
         notes: dict[str, Any],
-        setup: Setup,
+        setup: "Setup",
         optimizer: torch.optim.Optimizer,
         average: AveragedWeights | None,
         into: Path,
@@ -52,7 +118,7 @@ class Keeper:
         self.average = average
         self.into = into
         self.best: Run | None = None
-        self.health = (0.0, 0)  # of a run that goes on
+        self.health = (0.0, 0)  # as `check_health` found it last
         self._next_state = 0.0
 
     def resume(self, processes: Processes = ALONE) -> int:
@@ -88,7 +154,7 @@ class Keeper:
             return self.best
         facts = {
             "fingerprint": self.notes["fingerprint"],
-            "health": health,
+            "health": self.health,
             "epoch": epoch.number,
             "best_epoch": self.best.epoch,
             "best": self.best.validation.as_dict(),
@@ -155,52 +221,11 @@ def has_something_to_resume(into: Path, resume: bool) -> bool:
     return resume and was_killed
 
 
-def save_state(
-    file: Path,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    facts: dict[str, Any],
-    average: AveragedWeights | None = None,
-) -> None:
-    """Weights and their average, the optimiser's moments, the generators, and plain facts."""
-    # differs from the release: its checkpoints go on with the weights alone
-    content = {
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        **generator_states(),
-        "average": average.weights if average else [],
-        "facts": facts,
-    }
-    draft = file.with_name(f".{file.name}.draft")
-    try:
-        with draft.open("wb") as stream:
-            torch.save(content, stream)
-            stream.flush()
-            os.fsync(stream.fileno())  # on the disk before it takes the old one's place
-    except RuntimeError as error:  # torch's word for a disk that is full
-        draft.unlink(missing_ok=True)
-        raise OSError(f"{file} could not be written ({str(error).splitlines()[0]})") from error
-    draft.replace(file)
-
-
-def read_state(file: Path) -> dict[str, Any]:
-    with reading(file, "the state of a run, by vsepp train") as stream:
-        content: dict[str, Any] = read_torch_file(stream)
-    return content
-
-
-def restore_state(
-    content: dict[str, Any],
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    average: AveragedWeights | None = None,
-) -> dict[str, Any]:
-    """Restore what `save_state` saved; returns the facts."""
-    model.load_state_dict(content["model"])
-    optimizer.load_state_dict(content["optimizer"])
-    if average:
-        for weight, before in zip(average.weights, content["average"], strict=True):
-            weight.copy_(before)
-    restore_generators(content)
-    facts: dict[str, Any] = content["facts"]
-    return facts
+def refuse_stopped(folder: Path, of_run: dict[str, Any], health: str) -> None:
+    """The same run would be stopped again; one of other settings, or told to warn, begins or goes on."""
+    file = folder / STOPPED
+    if file.is_file():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        if health == "stop" and before["fingerprint"] == of_run:
+            raise Stopped(before["message"], before["reason"], folder)
+        file.unlink()

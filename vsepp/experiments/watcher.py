@@ -1,0 +1,44 @@
+"""Who follows a run as it goes."""
+
+from typing import Protocol
+
+from vsepp.evaluation.retrieval import Retrieval
+from vsepp.training.loop import Epoch, Step
+
+
+class Watcher(Protocol):
+    """Sees a run as it goes, in the first process only: what the command line shows."""
+
+    def begin(
+        self, name: str, num_epochs: int, num_pairs: int, epochs_done: int, best_rsum: float
+    ) -> None: ...
+
+    def step(self, step: Step) -> None: ...
+
+    def epoch(self, epoch: Epoch, result: Retrieval, is_best: bool) -> None: ...
+
+    def message(self, text: str) -> None: ...
+
+    def end(self) -> None:
+        """Also where the run has failed."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def begin(
+        self, name: str, num_epochs: int, num_pairs: int, epochs_done: int, best_rsum: float
+    ) -> None:
+        pass
+
+    def step(self, step: Step) -> None:
+        pass
+
+    def epoch(self, epoch: Epoch, result: Retrieval, is_best: bool) -> None:
+        pass
+
+    def message(self, text: str) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
