@@ -136,7 +136,7 @@ def slow_spearman(x: ArrayLike, y: ArrayLike) -> float:
         ordered = np.sort(values)
         below, up_to = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
         ranks.append((below + 1 + up_to) / 2)
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
 def slow_correlation(rows: list[tuple[str, str, float]], first: Vectors, second: Vectors) -> float:
