@@ -223,6 +223,9 @@ def compare(
     changes: Changes = None,
     into: Page = None,
     resamples: Resamples = 10_000,
+    eccv: Eccv = None,
+    cxc: Cxc = None,
+    pmrp: Pmrp = None,
     judgements: Judgements = None,
     probes: Probes = None,
     pictures: Pictures = None,
@@ -230,7 +233,6 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Models side by side on the same queries: intervals, tests, power, and a page to look at."""
-    from vsepp.evaluation.measurement import Extras
     from vsepp.evaluation.reports.comparison_page import Model, comparison_page
     from vsepp.evaluation.reports.page import Photos
     from vsepp.evaluation.reports.tables import comparison_tables, render
@@ -239,7 +241,7 @@ def compare(
     if len(models) < 2:
         raise WrongRequest("Name two models or more: vsepp compare A B --data DATA")
     on = _open_split(data, split, changes) if data else None
-    extras = Extras(resamples=resamples, judgements=judgements)
+    extras = _extras("1,5,10", resamples, eccv, cxc, pmrp, judgements)
     opened = open_probes(probes or (), pictures, on)
     measured = [measure_model(models[0], on, protocol, extras, opened)]
     extras = replace(extras, overlap=False)  # the same for all models

@@ -10,12 +10,10 @@ import pytest
 import torch
 
 from vsepp.errors import WrongRequest
-from vsepp.evaluation.annotations.crisscrossed import crisscrossed, read_ratings
 from vsepp.evaluation.annotations.eccv_caption import eccv_caption, eccv_caption_folder
 from vsepp.evaluation.annotations.gallery import Gallery, Numbers, Statistic
 from vsepp.evaluation.annotations.pmrp import pmrp
 from vsepp.evaluation.embeddings import from_arrays
-from vsepp.evaluation.metrics.rank_correlation import spearman
 
 
 def gallery(images: int = 12, each: int = 3, dim: int = 6, seed: int = 0) -> Gallery:
@@ -41,83 +39,6 @@ def test_numbers_are_found_in_ids() -> None:
     plain = Numbers.of(["30", "010", "20"])
     assert plain.find(np.array([10, 20, 30, 40])).tolist() == [1, 2, 0, -1]
     assert Numbers.of([]).find(np.array([1])).tolist() == [-1]
-
-
-# ---- Crisscrossed Captions -------------------------------------------------------------------
-
-
-def write_ratings(folder: Path) -> dict[str, list[tuple[int, int, float]]]:
-    """csv files as they are published; every own pair is rated 5 but one."""
-    generator = np.random.default_rng(0)
-    rated: dict[str, list[tuple[int, int, float]]] = {"sits": [], "sts": [], "sis": []}
-    for caption in range(36):
-        rated["sits"].append((1000 + caption, 100 + caption // 3, 2.0 if caption == 4 else 5.0))
-        other = int(generator.integers(12))
-        rated["sits"].append((1000 + caption, 100 + other, round(generator.uniform(0, 5), 2)))
-        rated["sts"].append(
-            (1000 + caption, 1000 + (caption + 7) % 36, round(generator.uniform(0, 5), 2))
-        )
-    for image in range(12):
-        rated["sis"].append(
-            (100 + image, 100 + (image + 5) % 12, round(generator.uniform(0, 5), 2))
-        )
-    image_name, caption_name = "COCO_val2014_{:012d}.jpg", "COCO_val2014:sentid:{}"
-    forms = {
-        "sits": (caption_name, image_name),
-        "sts": 2 * (caption_name,),
-        "sis": 2 * (image_name,),
-    }
-    for kind, rows in rated.items():
-        lines = ["first,second,agg_score,sampling_method"]
-        lines += [
-            f"{forms[kind][0].format(a)},{forms[kind][1].format(b)},{s},x" for a, b, s in rows
-        ]
-        (folder / f"{kind}_test.csv").write_text("\n".join(lines) + "\n")
-    return rated
-
-
-def slow_recall(scores: np.ndarray, lists: dict[int, set[int]], k: int) -> float:
-    hits = [bool(set(np.argsort(-scores[q])[:k].tolist()) & items) for q, items in lists.items()]
-    return float(np.mean(hits))
-
-
-def test_crisscrossed_captions_like_the_slow_twin(tmp_path: Path) -> None:
-    rated = write_ratings(tmp_path)
-    these = gallery()
-    assert these.embeddings.images is not None and these.embeddings.captions is not None
-    found, correlations = crisscrossed(these, tmp_path)
-    ours = means(found)
-    images, captions = these.embeddings.images.numpy(), these.embeddings.captions.numpy()
-    scores = images @ captions.T
-    to_images: dict[int, set[int]] = {}
-    to_captions: dict[int, set[int]] = {}
-    for caption, image, score in rated["sits"]:
-        if score >= 3:
-            to_images.setdefault(caption - 1000, set()).add(image - 100)
-            to_captions.setdefault(image - 100, set()).add(caption - 1000)
-    unit = captions / np.linalg.norm(captions, axis=1, keepdims=True)
-    texts = unit @ unit.T
-    np.fill_diagonal(texts, -np.inf)
-    alike = {c: {d for d in range(36) if d // 3 == c // 3 and d != c} for c in range(36)}
-    for a, b, score in rated["sts"]:
-        if score >= 3:
-            alike[a - 1000].add(b - 1000)
-            alike[b - 1000].add(a - 1000)
-    for k in (1, 5, 10):
-        assert ours[f"cxc_r{k}", "captions"] == pytest.approx(slow_recall(scores, to_captions, k))
-        assert ours[f"cxc_r{k}", "images"] == pytest.approx(slow_recall(scores.T, to_images, k))
-        assert ours[f"cxc_r{k}", "text-text"] == pytest.approx(slow_recall(texts, alike, k))
-    assert len(to_images) == 35 + (4 in to_images) * 1  # a caption without a positive is no query
-    pairs = [(scores[i - 100, c - 1000], s) for c, i, s in rated["sits"]]
-    x, y = np.array(pairs).T
-    assert correlations["sits"]["spearman"] == pytest.approx(spearman(x, y), abs=1e-6)
-    assert set(correlations) == {"sits", "sts", "sis"}
-    assert correlations["sis"]["pairs"] == 12
-
-
-def test_a_folder_without_ratings_is_named(tmp_path: Path) -> None:
-    with pytest.raises(WrongRequest, match=r"sits_test\.csv"):
-        read_ratings(tmp_path, "sits")
 
 
 # ---- PMRP ------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Crisscrossed Captions (Parekh et al., 2021): people's ratings of pairs, read from its csv files."""
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -16,6 +16,7 @@ from vsepp.evaluation.annotations.gallery import (
     NumberPairs,
     Numbers,
     Statistic,
+    no_known_ids,
     positives_of,
     recalls,
     scores_of,
@@ -50,13 +51,24 @@ def read_ratings(folder: Path, kind: str) -> Ratings:
             f"{folder} has no {kind}_test.csv of Crisscrossed Captions "
             "(github.com/google-research-datasets/Crisscrossed-Captions, data)."
         )
-    rows = []
-    for file in files:
-        with file.open(encoding="utf-8", newline="") as lines:
-            rows += list(csv.reader(lines))[1:]
-    pairs = [[int(DIGITS.findall(PurePath(cell).stem)[-1]) for cell in row[:2]] for row in rows]
-    first, second = np.array(pairs, dtype=np.int64).T
-    return Ratings(first, second, np.array([float(row[2]) for row in rows]))
+    rows = [row for file in files for row in _read_rows(file)]
+    first, second, scores = zip(*rows, strict=True) if rows else ((), (), ())
+    return Ratings(np.array(first, np.int64), np.array(second, np.int64), np.array(scores, float))
+
+
+def _read_rows(file: Path) -> Iterator[tuple[int, int, float]]:
+    with file.open(encoding="utf-8", newline="") as lines:
+        rows = csv.reader(lines)
+        next(rows, None)
+        for row in rows:
+            try:
+                first, second = (int(DIGITS.findall(PurePath(cell).stem)[-1]) for cell in row[:2])
+                yield first, second, float(row[2])
+            except (ValueError, IndexError) as error:
+                raise WrongRequest(
+                    f"{file}, line {rows.line_num}: expected two ids and a score, as in "
+                    f"COCO_val2014:sentid:732091,COCO_val2014_000000365325.jpg,2.2; found {','.join(row)!r}."
+                ) from error
 
 
 def crisscrossed(
@@ -70,6 +82,8 @@ def crisscrossed(
         ("captions", positives_of((images, captions), gallery.images, gallery.captions)),
         ("images", positives_of((captions, images), gallery.captions, gallery.images)),
     ):
+        if not len(positives):
+            raise no_known_ids(folder)
         first = scores_of(gallery, direction).best_ranks(positives)
         found += recalls(gallery, "cxc", direction, first, positives.queries)
     scored = {"sits": _rated(sits, gallery.captions, gallery.images, gallery.by_caption.at)}

@@ -12,6 +12,7 @@ from vsepp.evaluation.annotations.gallery import (
     Gallery,
     NumberPairs,
     Statistic,
+    no_known_ids,
     positives_of,
     recalls,
     scores_of,
@@ -98,10 +99,7 @@ def _both_ways(gallery: Gallery, folder: Path, name: str) -> list[tuple[str, Pos
         ("images", positives_of(to_images, gallery.captions, gallery.images, is_whole)),
     ]
     if not all(len(positives) for _, positives in ways):
-        raise WrongRequest(
-            f"None of the ids is in {folder}: expected the numbers of COCO's images and captions, such "
-            "as 391895 (or COCO_val2014_000000391895.jpg) and 770337."
-        )
+        raise no_known_ids(folder)
     return ways
 
 

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 import numpy as np
 
+from vsepp.errors import WrongRequest
 from vsepp.evaluation.embeddings import Embeddings
 from vsepp.evaluation.metrics.relevance import Floats, Ints, Positives
 from vsepp.evaluation.metrics.score_matrix import ScoreMatrix
@@ -103,3 +104,10 @@ def recalls(
         gallery.statistic(f"{name}_r{k}", direction, (first <= k).astype(np.float64), queries)
         for k in KS
     ]
+
+
+def no_known_ids(folder: Path) -> WrongRequest:
+    return WrongRequest(
+        f"None of the ids is in {folder}: expected the numbers of COCO's images and captions, such "
+        "as 391895 (or COCO_val2014_000000391895.jpg) and 770337."
+    )

@@ -128,10 +128,7 @@ def _judgement_table(results: Sequence[Measurement]) -> Table:
         rows.append(line)
         overlap = {name: cells[: len(line) - 1] for name, cells in overlap.items()}
     rows += [[name, *cells] for name, cells in overlap.items()]
-    head = [
-        "",
-        *(f"{who} {name}" for who in counts for name in ("tau-b", "tau-c", "rho")),
-    ]
+    head = ["", *(f"{who} {name}" for who in counts for name in ("tau-b", "tau-c", "rho"))]
     note = ", ".join(f"{who}: {count:,} judgements" for who, count in counts.items())
     return Table("Correlation with people's judgement", head, rows, note)
 
@@ -177,6 +174,8 @@ def comparison_tables(results: Sequence[Measurement]) -> list[Table]:
         Table("Retrieval, with 95 % intervals over images", head, rows, f"{note}\n{signature}")
     ]
     tables += [_difference_table(pair, found) for pair, found in differences.items()]
+    for result in results:
+        tables += [*_annotation_tables(result), *_correlation_tables(result)]
     tables += [_judgement_table(results)] if all(r.judgements for r in results) else []
     tables += [_probe_table(results)] if all(r.probes for r in results) else []
     return tables
