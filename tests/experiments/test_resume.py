@@ -10,10 +10,12 @@ import torch
 from safetensors.torch import load_file
 
 from tests.commands import start
+from vsepp.encoders.architecture import CONFIG
 from vsepp.errors import WrongRequest
 from vsepp.experiments.health import check_health
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
+from vsepp.experiments.state import save_state
 
 pytestmark = pytest.mark.slow
 
@@ -95,3 +97,25 @@ def test_what_cannot_be_resumed_is_said(world, tmp_path, monkeypatch):
     assert run(recipe, world, tmp_path, resume=True).folder == tmp_path
     with pytest.raises(WrongRequest, match="Its run is finished"):
         run(recipe, world, tmp_path, resume=True)
+
+
+def test_killed_between_its_first_snapshot_and_its_state(world, tmp_path, monkeypatch):
+    """It is not taken for finished."""
+
+    def killed(file, *content):
+        if (file.parent / CONFIG).exists():
+            raise SystemExit
+        save_state(file, *content)
+
+    recipe = Recipe.load("demo-vse++", CHANGES)
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr("vsepp.experiments.run_folder.save_state", killed)
+        run(recipe, world, tmp_path / "killed")
+    with pytest.raises(WrongRequest, match="Go on with --resume"):
+        run(recipe, world, tmp_path / "killed")
+    assert (
+        run(recipe, world, tmp_path / "killed", resume=True).epoch
+        == run(recipe, world, tmp_path / "whole").epoch
+    )
+    ours, theirs = (load_file(tmp_path / n / "model.safetensors") for n in ("killed", "whole"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

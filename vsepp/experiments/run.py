@@ -95,6 +95,8 @@ def _train(
     average = AveragedWeights(setup.model, recipe.averaging) if recipe.averaging else None
     keeper = Keeper(recipe, notes_of(data, of_run), setup, optimizer, average, into)
     epochs_done = keeper.resume(processes) if resumes else 0
+    if not resumes:
+        processes.as_first(keeper.begin)
     batches = _batches(recipe, setup.learned, processes)
     events = steps_and_epochs(
         setup.model,

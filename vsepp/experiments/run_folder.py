@@ -130,8 +130,14 @@ class Keeper:
         self._check_that_nothing_changed(content["facts"])
         facts = restore_state(content, self.setup.model, self.optimizer, self.average)
         self.health = facts["health"]
-        self.best = Run(self.into, facts["best_epoch"], Retrieval.from_dict(facts["best"]))
+        if facts["best"] is not None:
+            self.best = Run(self.into, facts["best_epoch"], Retrieval.from_dict(facts["best"]))
         return int(facts["epoch"])
+
+    def begin(self) -> None:
+        """A state before the first snapshot: one without a state is that of a finished run."""
+        self.into.mkdir(parents=True, exist_ok=True)
+        self._save_state(0)
 
     def model_to_keep(self) -> AbstractContextManager[None]:
         """Inside, the model has the weights that are scored and kept: their average, if there is one."""
@@ -150,17 +156,9 @@ class Keeper:
             with self.model_to_keep():
                 self._snapshot(self.best).save(self.into, graphs=False)
         assert self.best is not None
-        if time.monotonic() < self._next_state:
-            return self.best
-        facts = {
-            "fingerprint": self.notes["fingerprint"],
-            "health": self.health,
-            "epoch": epoch.number,
-            "best_epoch": self.best.epoch,
-            "best": self.best.validation.as_dict(),
-        }
-        save_state(self.into / STATE, self.setup.model, self.optimizer, facts, self.average)
-        self._next_state = time.monotonic() + self.recipe.save_every
+        if time.monotonic() >= self._next_state:
+            self._save_state(epoch.number)
+            self._next_state = time.monotonic() + self.recipe.save_every
         return self.best
 
     def add_graphs(self) -> None:
@@ -181,6 +179,16 @@ class Keeper:
         self.add_graphs()
         (self.into / STATE).unlink(missing_ok=True)
         return self.best
+
+    def _save_state(self, epochs_done: int) -> None:
+        facts = {
+            "fingerprint": self.notes["fingerprint"],
+            "health": self.health,
+            "epoch": epochs_done,
+            "best_epoch": self.best.epoch if self.best else 0,
+            "best": self.best.validation.as_dict() if self.best else None,
+        }
+        save_state(self.into / STATE, self.setup.model, self.optimizer, facts, self.average)
 
     def _snapshot(self, best: Run) -> Snapshot:
         notes = {
