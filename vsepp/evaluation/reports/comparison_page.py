@@ -41,7 +41,8 @@ def comparison_page(models: Sequence[Model], photos: Photos) -> str:
     for other in models[1:]:
         sections += [_pair(models[0], other, way, photos) for way in DIRECTIONS]
     names = " and ".join((", ".join(m.name for m in models[:-1]), models[-1].name))
-    return page(f"{names} compared", results[0].signature, sections)
+    remark = "The first model against each other one, query by query."
+    return page(f"{names} compared", remark, sections)
 
 
 def _pair(a: Model, b: Model, way: str, photos: Photos) -> str:
