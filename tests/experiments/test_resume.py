@@ -39,6 +39,11 @@ def words(into):
     return ["train", "demo-vse++", "--data", "shapes:160", "--into", into, "--resume", *sets]
 
 
+def has_saved_an_epoch(into):
+    state = into / "resume.state"
+    return state.exists() and state.stat().st_size > 0
+
+
 def test_killed_ten_times_it_ends_with_the_same_weights(tmp_path):
     log = tmp_path / "log"
     whole = start(words(tmp_path / "whole"), log)

@@ -9,18 +9,18 @@ from functools import partial
 
 import pytest
 
-from tests.experiments.test_resume import words
+from tests.experiments.test_resume import has_saved_an_epoch, words
 from tests.memory import peak_extra_megabytes
 from vsepp.snapshots.snapshot import Snapshot
 
 pytestmark = pytest.mark.slow
 
 
-def wait_for(file, process, seconds=600):
+def wait_for_an_epoch(into, process, seconds=600):
     end = time.monotonic() + seconds
-    while not file.exists() and process.poll() is None and time.monotonic() < end:
+    while not has_saved_an_epoch(into) and process.poll() is None and time.monotonic() < end:
         time.sleep(0.01)
-    assert file.exists()
+    assert has_saved_an_epoch(into)
 
 
 def start(into):
@@ -32,7 +32,7 @@ def start(into):
 
 def test_a_full_disk_leaves_the_last_good_snapshot(tmp_path):
     process = start(tmp_path)
-    wait_for(tmp_path / "resume.state", process)
+    wait_for_an_epoch(tmp_path, process)
     # From now on no file of this process may grow beyond some bytes: what a full disk does.
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (2_000, resource.RLIM_INFINITY))
     _, said = process.communicate(timeout=600)
@@ -48,7 +48,7 @@ def test_a_full_disk_leaves_the_last_good_snapshot(tmp_path):
 
 def test_an_interrupt_leaves_a_snapshot_that_can_be_used(tmp_path):
     process = start(tmp_path)
-    wait_for(tmp_path / "resume.state", process)
+    wait_for_an_epoch(tmp_path, process)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=600)
     assert process.returncode == 130, said

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.experiments.test_resume import has_saved_an_epoch
 from vsepp.data.collections import open_data
 from vsepp.devices import Processes
 from vsepp.errors import WrongRequest
@@ -84,7 +85,7 @@ def process_of(rank, launcher):
 @pytest.mark.slow
 def test_a_dead_process_ends_the_job_and_one_process_goes_on(tmp_path):
     launcher = start(2, tmp_path / "killed", LONGER, "shapes:48")
-    while not (tmp_path / "killed" / "resume.state").exists():
+    while not has_saved_an_epoch(tmp_path / "killed"):
         assert launcher.poll() is None, launcher.communicate()
         time.sleep(0.01)
     os.kill(process_of(1, launcher), signal.SIGKILL)

@@ -130,14 +130,13 @@ class Keeper:
         self._check_that_nothing_changed(content["facts"])
         facts = restore_state(content, self.setup.model, self.optimizer, self.average)
         self.health = facts["health"]
-        if facts["best"] is not None:
-            self.best = Run(self.into, facts["best_epoch"], Retrieval.from_dict(facts["best"]))
+        self.best = Run(self.into, facts["best_epoch"], Retrieval.from_dict(facts["best"]))
         return int(facts["epoch"])
 
     def begin(self) -> None:
-        """A state before the first snapshot: one without a state is that of a finished run."""
+        """An empty state before the first snapshot: one without a state is that of a finished run."""
         self.into.mkdir(parents=True, exist_ok=True)
-        self._save_state(0)
+        (self.into / STATE).write_bytes(b"")
 
     def model_to_keep(self) -> AbstractContextManager[None]:
         """Inside, the model has the weights that are scored and kept: their average, if there is one."""
@@ -156,9 +155,17 @@ class Keeper:
             with self.model_to_keep():
                 self._snapshot(self.best).save(self.into, graphs=False)
         assert self.best is not None
-        if time.monotonic() >= self._next_state:
-            self._save_state(epoch.number)
-            self._next_state = time.monotonic() + self.recipe.save_every
+        if time.monotonic() < self._next_state:
+            return self.best
+        facts = {
+            "fingerprint": self.notes["fingerprint"],
+            "health": self.health,
+            "epoch": epoch.number,
+            "best_epoch": self.best.epoch,
+            "best": self.best.validation.as_dict(),
+        }
+        save_state(self.into / STATE, self.setup.model, self.optimizer, facts, self.average)
+        self._next_state = time.monotonic() + self.recipe.save_every
         return self.best
 
     def add_graphs(self) -> None:
@@ -179,16 +186,6 @@ class Keeper:
         self.add_graphs()
         (self.into / STATE).unlink(missing_ok=True)
         return self.best
-
-    def _save_state(self, epochs_done: int) -> None:
-        facts = {
-            "fingerprint": self.notes["fingerprint"],
-            "health": self.health,
-            "epoch": epochs_done,
-            "best_epoch": self.best.epoch if self.best else 0,
-            "best": self.best.validation.as_dict() if self.best else None,
-        }
-        save_state(self.into / STATE, self.setup.model, self.optimizer, facts, self.average)
 
     def _snapshot(self, best: Run) -> Snapshot:
         notes = {
@@ -222,11 +219,12 @@ def _merit(result: Retrieval) -> tuple[float, float]:
 
 def has_something_to_resume(into: Path, resume: bool) -> bool:
     """Whether a killed run is to go on here; a folder with a snapshot is never written over."""
-    was_killed = (into / STATE).exists()
-    if (into / CONFIG).exists() and not (resume and was_killed):
-        advice = "Go on with --resume." if was_killed else "Its run is finished."
+    state = into / STATE
+    if (into / CONFIG).exists() and not (resume and state.exists()):
+        advice = "Go on with --resume." if state.exists() else "Its run is finished."
         raise WrongRequest(f"{into} holds a snapshot already. {advice} Or take another folder.")
-    return resume and was_killed
+    # An empty one is of a run that was killed before its first epoch was saved: it begins anew.
+    return resume and state.exists() and state.stat().st_size > 0
 
 
 def refuse_stopped(folder: Path, of_run: dict[str, Any], health: str) -> None:
