@@ -1,5 +1,7 @@
 """Chunks by `torch.utils.checkpoint`: the gradient of the whole batch, in the memory of a part."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -38,6 +40,17 @@ def assert_same_gradient(model, batch, objective, chunk_size):
 @pytest.mark.parametrize("widths", [(), (8, 4)])
 def test_chunks_of_any_size_give_the_gradient_of_the_whole_batch(batch, loss, chunk_size, widths):
     assert_same_gradient(small_model(), batch, Objective(loss, widths=widths), chunk_size)
+
+
+def test_images_that_fit_a_short_caption_are_no_negatives_in_chunks_either(batch):
+    negatives = torch.rand(len(batch), len(batch)) < 0.5
+    some = replace(batch, negatives=negatives)
+    model, objective = small_model(), Objective(max_of_hinges)
+    assert_same_gradient(model, some, objective, 7)
+    assert (
+        loss_and_gradients(model, some, objective)[0]
+        < loss_and_gradients(model, batch, objective)[0]
+    )
 
 
 @pytest.mark.parametrize("similarity", ["order_similarity", "negative_distance"])
@@ -133,7 +146,7 @@ def test_memory_does_not_grow_with_what_a_net_remembers():
             words, lengths = torch.ones(512, 4, dtype=torch.long), torch.full((512,), 4)
             pixels = torch.randint(256, (512, 3, 64, 64), dtype=torch.uint8)
             batch = Batch(pixels, words, lengths, torch.arange(512))
-            small = Batch(*(tensor[:8] for tensor in vars(batch).values()))
+            small = Batch(pixels[:8], words[:8], lengths[:8], torch.arange(8))
             plain_stepper(model).backward(small, Objective(max_of_hinges))  # libraries are loaded
             """,
             follow,

@@ -239,6 +239,7 @@ def _data(recipe: "Recipe") -> tuple[tuple[bool, str], ...]:
         (recipe.data.captions_per_epoch >= 0, "data.captions_per_epoch takes 0 or more."),
         (0 < recipe.data.crop_area <= 1, "data.crop_area takes more than 0, up to 1."),
         (0 <= recipe.data.wrong_captions <= 1, "data.wrong_captions takes 0 to 1."),
+        (0 <= recipe.data.short_captions <= 1, "data.short_captions takes 0 to 1."),
         (
             recipe.data.crop != "ten" or not recipe.model.finetune,
             "Ten crops need a frozen backbone: set model.finetune=false.",

@@ -46,6 +46,7 @@ class DataKeys:
     # differs from the release: all captions, but in the paper's rows, where it is 5
     captions: int = 0  # the first so many of each image; 0: all
     captions_per_epoch: int = 0  # so many of each image at random in every epoch; 0: all
+    short_captions: float = 0.0  # share of training captions that are cut to one to three words
     crop: Crop = "random_resized"  # of training images
     crop_size: int = 0  # of random crops; 0: model.size
     crop_area: float = LEAST_AREA  # minimum share of the image that random_resized shows

@@ -205,6 +205,7 @@ def _batches(recipe: Recipe, learned: Pairs, processes: Processes) -> Batches:
         recipe.model.word_dropout,
         processes.share,
         recipe.data.captions_per_epoch,
+        recipe.data.short_captions,
     )
 
 

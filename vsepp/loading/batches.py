@@ -12,7 +12,7 @@ from vsepp.data.captioned import CaptionedImage
 from vsepp.data.pictures import RANDOM_CROPS, Crop, View, draws
 from vsepp.data.resources import AHEAD, made_ahead
 from vsepp.data.tokens import Vocabulary
-from vsepp.loading.caption_noise import WordDropout
+from vsepp.loading.caption_noise import ShortCaptions, WordDropout, unless_said
 from vsepp.loading.images import ImageSource, StoredFeatures, image_source
 
 USUAL_LENGTH = 64  # words of a caption; a batch holds so many of each
@@ -34,12 +34,14 @@ class Batch:
     words: Tensor  # (M, L) ids, padded with 0
     lengths: Tensor  # (M,)
     image_ids: Tensor  # (M,), equal where two captions share their picture
+    negatives: Tensor | None = None  # (M, M), False where an image fits a caption of another
 
     def __len__(self) -> int:
         return len(self.words)
 
     def to(self, device: torch.device) -> "Batch":
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in vars(self).values()))
+        there = {name: tensor for name, tensor in vars(self).items() if tensor is not None}
+        return Batch(**{name: t.to(device, non_blocking=True) for name, t in there.items()})
 
 
 class Pairs:
@@ -74,14 +76,16 @@ class Pairs:
 
     def batches(
         self, size: int = 128, crop: Crop = "center", seed: int = 0, word_dropout: float = 0.0,
-        share: Share = all_rows, captions_of_each: int = 0
+        share: Share = all_rows, captions_of_each: int = 0, short_captions: float = 0.0
     ) -> "Batches":  # fmt: skip
         """Shuffled batches of pairs; every pass over them is a new epoch in a new order.
 
         `share` says which rows of a batch are made here; by default, all. An epoch has `captions_of_each`
-        captions of each image, drawn at random, or all.
+        captions of each image, drawn at random, or all; `short_captions` of them are cut to a few words.
         """
-        return Batches(self, size, crop, seed, word_dropout, share, captions_of_each)
+        return Batches(
+            self, size, crop, seed, word_dropout, share, captions_of_each, short_captions
+        )
 
     def image_batches(self, size: int = 128, share: Share = all_rows) -> Iterator[Tensor]:
         """Every image once, or a share of them, in order, as pixels or as features."""
@@ -102,14 +106,27 @@ class Pairs:
             yield torch.from_numpy(numbers), words, lengths
 
     def batch(
-        self, numbers: np.ndarray, crop: Crop = "center", drawn: np.ndarray | None = None, share: Share = all_rows
+        self, numbers: np.ndarray, crop: Crop = "center", drawn: np.ndarray | None = None, share: Share = all_rows,
+        short: ShortCaptions | None = None,
     ) -> Batch:  # fmt: skip
         """The pairs with these caption numbers; `drawn` are all pairs' draws of random crops."""
         image_ids = torch.from_numpy(self.image_of_caption[numbers])
-        numbers = numbers[share(len(numbers))]
-        words, lengths = pad([self.words[number] for number in numbers])
+        captions, negatives = [self.words[number] for number in numbers], None
+        if short is not None:
+            whole, captions = captions, short.cut(captions, numbers)
+            said = [self._words_of_image(image) for image in self.image_of_caption[numbers]]
+            negatives = torch.from_numpy(unless_said(captions, whole, said))
+        own = share(len(numbers))
+        numbers = numbers[own]
+        words, lengths = pad(captions[own])
         indices, draws = self.image_of_caption[numbers], None if drawn is None else drawn[numbers]
-        return Batch(self.images.take(indices, crop, draws), words, lengths, image_ids)
+        pixels = self.images.take(indices, crop, draws)
+        return Batch(pixels, words, lengths, image_ids, negatives)
+
+    def _words_of_image(self, image: int) -> set[int]:
+        """Every word that one of its captions has."""
+        first, last = np.searchsorted(self.image_of_caption, (image, image + 1))
+        return {word for caption in self.words[first:last] for word in caption.tolist()}
 
 
 class Batches:
@@ -120,7 +137,7 @@ class Batches:
 
     def __init__(
         self, pairs: Pairs, size: int, crop: Crop, seed: int, word_dropout: float = 0.0,
-        share: Share = all_rows, captions_of_each: int = 0
+        share: Share = all_rows, captions_of_each: int = 0, short_captions: float = 0.0
     ) -> None:  # fmt: skip
         self.pairs = pairs
         self.captions_of_each = captions_of_each or len(pairs)
@@ -131,6 +148,7 @@ class Batches:
         self.crop = crop
         self.seed = seed
         self.word_dropout = word_dropout  # the chance of a word to be taken for an unknown one
+        self.short_captions = short_captions  # the chance of a caption to be cut to a few words
         self._passes = 0
 
     def __len__(self) -> int:
@@ -144,13 +162,15 @@ class Batches:
     def epoch(self, number: int) -> "EpochBatches":
         """The epoch with this number, from 0; it can be had again."""
         order = np.random.default_rng((self.seed, number)).permutation(len(self.pairs))
-        drawn, dropout = None, None
+        drawn, dropout, short = None, None, None
         if self.crop in RANDOM_CROPS and self.pairs.images.are_pixels:
             drawn = draws(self.crop, len(self.pairs), (self.seed, number, 1))
         if self.word_dropout:
             seeds = (self.seed, number, 2)
             dropout = WordDropout.of_epoch(self.word_dropout, self.pairs.unknown_word, seeds)
-        return EpochBatches(self, number, self._some_of_each(order), drawn, dropout)
+        if self.short_captions:
+            short = ShortCaptions(self.short_captions, (self.seed, number, 3))
+        return EpochBatches(self, number, self._some_of_each(order), drawn, dropout, short)
 
     def _some_of_each(self, order: np.ndarray) -> np.ndarray:
         """The first `captions_of_each` captions of each image in this order."""
@@ -173,6 +193,7 @@ class EpochBatches:
     order: np.ndarray  # caption numbers, batch after batch
     draws: np.ndarray | None  # every pair's draw, where crops are random
     dropout: WordDropout | None
+    short: ShortCaptions | None
 
     def __iter__(self) -> Iterator[Batch]:
         size = self.batches.size
@@ -192,7 +213,7 @@ class EpochBatches:
 
     def _batch(self, numbers: np.ndarray) -> Batch:
         batches = self.batches
-        batch = batches.pairs.batch(numbers, batches.crop, self.draws, batches.share)
+        batch = batches.pairs.batch(numbers, batches.crop, self.draws, batches.share, self.short)
         if self.dropout is None:
             return batch
         own = torch.from_numpy(numbers[batches.share(len(numbers))])

@@ -1,4 +1,4 @@
-"""Noise in the captions to learn from: words that are dropped, and captions of other images."""
+"""Changed captions to learn from: words that are dropped, short ones as in queries, and captions of other images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,6 +44,55 @@ def _hash(numbers: Tensor) -> Tensor:
         numbers = (numbers ^ (numbers >> shift)) * factor
     numbers = numbers & LOW
     return numbers ^ (numbers >> 15)
+
+
+MOST_SHORT = 3  # words
+SAME_LANGUAGE = 2  # words in common; "in" alone is German, too
+
+
+@dataclass(frozen=True)
+class ShortCaptions:
+    """Captions of one epoch that are cut to one to three words in a row (`data.short_captions`).
+
+    People search for "dog" or "red bus", and a model that has learned from sentences alone takes such a text for
+    little else than a short one. Which captions and words follows from the seeds and the pair alone.
+    """
+
+    chance: float
+    seeds: tuple[int, ...]
+
+    def cut(self, captions: Sequence[np.ndarray], numbers: np.ndarray) -> list[np.ndarray]:
+        """The captions (word ids from <start> to <end>) of the pairs with these numbers."""
+        return [self._cut(*pair) for pair in zip(captions, numbers.tolist(), strict=True)]
+
+    def _cut(self, caption: np.ndarray, number: int) -> np.ndarray:
+        generator = np.random.default_rng((*self.seeds, number))
+        if generator.random() >= self.chance:
+            return caption
+        num_words = len(caption) - 2
+        count = min(num_words, int(generator.integers(1, MOST_SHORT + 1)))
+        first = 1 + int(generator.integers(num_words - count + 1))
+        return np.concatenate([caption[:1], caption[first : first + count], caption[-1:]])
+
+
+def unless_said(
+    short: Sequence[np.ndarray], whole: Sequence[np.ndarray], said: Sequence[set[int]]
+) -> np.ndarray:
+    """Which images count as negatives of which captions, some of which are short; `said` has each image's words.
+
+    "dog" fits every image of a dog, and the hardest negative would always be one of them. So images whose captions
+    have all words of a short one are no negatives of it. Nor are those that share fewer than two words with the
+    whole caption: they may be described in another language.
+    """
+    # M captions, M sets of words -> (M, M), images as rows
+    negatives = np.ones((len(said), len(short)), dtype=bool)
+    for place, (part, caption) in enumerate(zip(short, whole, strict=True)):
+        if len(part) < len(caption):
+            words, others = set(part[1:-1].tolist()), set(caption[1:-1].tolist())
+            negatives[:, place] = [
+                not words <= its and len(others & its) >= SAME_LANGUAGE for its in said
+            ]
+    return negatives
 
 
 def with_wrong_captions(

@@ -48,7 +48,10 @@ class DividedStepper(PlainStepper):
             total = scores[0].new_zeros(())
             image_ids = batch.image_ids.to(self.device, non_blocking=True)
             rows = ALL if self.is_alone else self.processes.share(len(image_ids))
-            objective.backward(scores, image_ids, total, rows)
+            negatives = batch.negatives
+            if negatives is not None:
+                negatives = negatives.to(self.device, non_blocking=True)
+            objective.backward(scores, image_ids, total, rows, negatives)
         self.all_reduce.finish(total)
         return total
 

@@ -83,40 +83,44 @@ class Objective:
         return scores
 
     def backward(
-        self, scores: Sequence[Tensor], image_ids: Tensor, total: Tensor, rows: slice = ALL
-    ) -> None:
+        self, scores: Sequence[Tensor], image_ids: Tensor, total: Tensor, rows: slice = ALL,
+        negatives: Tensor | None = None,
+    ) -> None:  # fmt: skip
         """Backpropagate the loss of the pairs in `rows`; adds their losses at full width to `total`."""
-        # scores (M, M) each, image_ids (M,)
+        # scores (M, M) each, image_ids (M,), negatives (M, M)
         masked = image_ids if self.mask_same_image else None
         totals = [total, *(torch.zeros_like(total) for _ in self.widths)]
         gradients = [
-            self._gradient(matrix.detach(), masked, its_total, rows)
+            self._gradient(matrix.detach(), masked, its_total, rows, negatives)
             for matrix, its_total in zip(scores, totals, strict=True)
         ]
         torch.autograd.backward(list(scores), gradients)
 
     def _gradient(
-        self, scores: Tensor, image_ids: Tensor | None, total: Tensor, rows: slice
-    ) -> Tensor:
+        self, scores: Tensor, image_ids: Tensor | None, total: Tensor, rows: slice, negatives: Tensor | None
+    ) -> Tensor:  # fmt: skip
         """Of the reduced loss with respect to the scores (M, M)."""
         # differs from the paper: the release sums, Eq. 4 averages; under clipping they train differently
         weight = 1.0 if self.reduction == "sum" else 1 / len(scores)
-        can_fuse = rows == ALL and is_gpu(scores.device)
+        can_fuse = rows == ALL and is_gpu(scores.device) and negatives is None
         fused = fused_loss(self.loss, scores) if can_fuse else None
         if fused is not None:
             return fused(scores, total, weight, image_ids)
         leaf = scores.requires_grad_()
-        per_pair = self._per_pair(leaf, image_ids)[rows]
+        per_pair = self._per_pair(leaf, image_ids, negatives)[rows]
         reduced = per_pair.sum() if self.reduction == "sum" else per_pair.sum() / len(scores)
         (gradient,) = torch.autograd.grad(reduced, leaf)
         total += per_pair.detach().sum()
         return gradient
 
-    def _per_pair(self, scores: Tensor, image_ids: Tensor | None) -> Tensor:
-        if image_ids is None:
-            return self.loss(scores)
-        # Another caption of the same picture is no mistake, though the paper counts it as one.
-        return self.loss(scores, negatives=image_ids[:, None] != image_ids[None, :])
+    def _per_pair(
+        self, scores: Tensor, image_ids: Tensor | None, negatives: Tensor | None
+    ) -> Tensor:
+        if image_ids is not None:
+            # Another caption of the same picture is no mistake, though the paper counts it as one.
+            others = image_ids[:, None] != image_ids[None, :]
+            negatives = others if negatives is None else others & negatives
+        return self.loss(scores) if negatives is None else self.loss(scores, negatives=negatives)
 
 
 def truncate(vectors: Tensor, width: int) -> Tensor:
@@ -234,7 +238,7 @@ class PlainStepper:
         else:
             scores = [self.model(batch)]
         total = scores[0].new_zeros(())
-        objective.backward(scores, batch.image_ids, total)
+        objective.backward(scores, batch.image_ids, total, negatives=batch.negatives)
         return total
 
 

@@ -80,6 +80,7 @@ def steps_and_epochs(
     steps: Stepper = PlainStepper(model, batches, updater, device, precision)
     if name == "captured":
         assert isinstance(model, JointEmbedding) and isinstance(batches, Batches)
+        assert not batches.short_captions  # its graphs have one length for each caption
         steps = CapturedStepper(model, batches, updater, device, precision, batches_per_step)
     elif is_divided:
         assert isinstance(model, JointEmbedding)
@@ -92,9 +93,11 @@ def fastest_stepper(
 ) -> StepperName:
     """Captured for a model and batches of ours, unless a net is trained on a CPU: its time is the net's.
 
-    A net that is trained in part, maybe from stored maps, is also left to the plain one.
+    A net that is trained in part, maybe from stored maps, and captions that are cut short are left to the plain one.
     """
     if not isinstance(model, JointEmbedding) or not isinstance(batches, Batches):
+        return "plain"
+    if batches.short_captions:
         return "plain"
     needs_plain = not is_gpu(device) or model.image_encoder.is_cut
     return "plain" if trains_net(model, batches) and needs_plain else "captured"
