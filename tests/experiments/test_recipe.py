@@ -109,7 +109,7 @@ def test_every_recipe_of_ours_loads_and_opens_with_its_command():
         assert first.startswith("# ")
         assert "vsepp " in first
         assert len(file.read_text().splitlines()) < 15 or file.stem == GRID
-    assert len(files) == 41
+    assert len(files) == 42
 
 
 def test_the_grid_is_every_model_with_every_crop():
