@@ -250,7 +250,10 @@ def test_data_is_ready_for_what_it_can_serve_and_for_nothing_else(tmp_path):
     assert coco["1.6"] == ["1,000 test images for 1k"]
     assert coco["f8k-vse0-1c"] == ["Flickr8k"]
     said = vsepp("data", "shapes:64").stdout.splitlines()
-    assert "Ready to train: default, default-ft, scratch, world, world-frozen, demo-* (3)" in said
+    assert (
+        "Ready to train: default, default-ft, scratch, world, world-frozen, world-languages, demo-* (3)"
+        in said
+    )
     assert "Needs Flickr30K: rows 3.* of the paper (10)" in said
 
 

@@ -138,15 +138,6 @@ def test_new_words_come_behind_those_that_are_known(tmp_path):
     assert before.extended(["a dog"]) is before
 
 
-def test_the_place_of_a_word_counts_the_more_frequent_ones():
-    words = Vocabulary.learn(["a dog runs", "a dog", "a cat"])
-    assert [words.rank(word) for word in words.words()] == [0, 1, 2, 3]
-    assert words.rank("DOG") == words.rank("ｄｏｇ") == 1
-    assert words.rank("zebra") is None
-    released = Vocabulary.of_ids(dict(zip((*SPECIALS, "dog"), range(5), strict=True)), "treebank")
-    assert (released.rank("dog"), released.rank("cat")) == (0, None)
-
-
 def test_words_can_be_learned_by_the_releases_rules(tmp_path):
     captions = ["A man in a t-shirt isn't here.", "the man's t-shirt", "a man's dog isn't"]
     vocabulary = Vocabulary.learn(captions, min_count=2, cutter="nltk-3.2")

@@ -10,6 +10,7 @@ from vsepp.cli.verbs import Data, app, say, track, verbs_among
 Snapshot = Annotated[Path, typer.Argument(help="Folder of a trained model.")]
 Into = Annotated[Path, typer.Option(help="Output folder.")]
 Half = Annotated[bool, typer.Option("--half", help="Store weights in half precision.")]
+Int8Words = Annotated[bool, typer.Option("--int8-words", help="Store word vectors in 8 bits.")]
 
 verb = verbs_among(app, "Train and evaluate")
 
@@ -37,13 +38,14 @@ def shorten(
     dim: Annotated[int, typer.Option(help="Number of dimensions to keep.")],
     into: Into,
     half: Half = False,
+    int8_words: Int8Words = False,
 ) -> None:
     """Reduce the dimensions of a model: smaller, faster collections at nearly the same recall."""
     from vsepp.data.collections import open_checked
     from vsepp.experiments.measure import shorten as shorten_snapshot
 
     collection = open_checked(data, track=track)
-    before, after = shorten_snapshot(snapshot, collection, dim, into, half)
+    before, after = shorten_snapshot(snapshot, collection, dim, into, half, int8_words)
     say(f"rsum on val: {before.rsum:.1f} before, {after.rsum:.1f} with {dim} dimensions.")
 
 
@@ -56,12 +58,15 @@ def average(
     data: Data,
     into: Into,
     half: Half = False,
+    int8_words: Int8Words = False,
 ) -> None:
     """Average the weights of several fine-tunings of one checkpoint into one better model."""
     from vsepp.data.collections import open_checked
     from vsepp.experiments.measure import average as average_snapshots
 
-    each, mean = average_snapshots(snapshots, open_checked(data, track=track), into, half)
+    each, mean = average_snapshots(
+        snapshots, open_checked(data, track=track), into, half, int8_words
+    )
     alone = ", ".join(f"{one.rsum:.1f}" for one in each)
     say(f"rsum on val: {alone} alone, {mean.rsum:.1f} averaged.")
     if mean.rsum < max(one.rsum for one in each):
@@ -75,10 +80,11 @@ def expand(
     into: Into,
     words: Annotated[int, typer.Option(help="Maximum number of words to add.")] = 20_000,
     half: Half = False,
+    int8_words: Int8Words = False,
 ) -> None:
     """Add words to a model's vocabulary from a file of word vectors."""
     from vsepp.experiments.measure import expand as expand_snapshot
 
-    added, fit = expand_snapshot(snapshot, word_vectors, words, into, half)
+    added, fit = expand_snapshot(snapshot, word_vectors, words, into, half, int8_words)
     say(f"{added:,} words added, by a map fitted on {fit.words:,} words that both know.")
     say(f"It explains {fit.explained:.0%} of the variance of held-out words.")

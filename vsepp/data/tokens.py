@@ -108,13 +108,6 @@ class Vocabulary:
         numbers: dict[str, int] = self.tokenizer.get_vocab()
         return sorted((word for word in numbers if word not in SPECIALS), key=numbers.__getitem__)
 
-    def rank(self, word: str) -> int | None:
-        """Rank of a known word: the number of more frequent ones, where the vocabulary was learned here."""
-        if self.cutter is None and self.tokenizer.normalizer is not None:
-            word = self.tokenizer.normalizer.normalize_str(word)
-        number = self.tokenizer.token_to_id(word)
-        return None if number is None else max(0, number - len(SPECIALS))
-
     @property
     def unknown(self) -> int:
         """The id of unknown words."""

@@ -57,7 +57,11 @@ def prepare_for(snapshot: Snapshot, data: CaptionedImages) -> None:
 
 
 def average(
-    folders: Sequence[Path], data: CaptionedImages, into: Path, half: bool = False
+    folders: Sequence[Path],
+    data: CaptionedImages,
+    into: Path,
+    half: bool = False,
+    int8_words: bool = False,
 ) -> tuple[list[Retrieval], Retrieval]:
     """Save the mean of several snapshots; validation results of each and of the mean."""
     check_no_snapshot(into)
@@ -66,12 +70,17 @@ def average(
     *each, together = (measure_on(snapshot, data, "val") for snapshot in (*snapshots, mean))
     origin = {"mean_of": len(snapshots), "validation_rsum": round(together.rsum, 1)}
     mean.model.cpu()
-    replace(mean, notes=mean.notes | origin).save(into, half=half)
+    replace(mean, notes=mean.notes | origin).save(into, half=half, int8_words=int8_words)
     return each, together
 
 
 def shorten(
-    folder: Path, data: CaptionedImages, dim: int, into: Path, half: bool = False
+    folder: Path,
+    data: CaptionedImages,
+    dim: int,
+    into: Path,
+    half: bool = False,
+    int8_words: bool = False,
 ) -> tuple[Retrieval, Retrieval]:
     """Save a snapshot with fewer dimensions, found on the training split; validation results of both."""
     check_no_snapshot(into)
@@ -85,12 +94,17 @@ def shorten(
     before, after = (measure_on(snapshot, data, "val") for snapshot in (long, short))
     origin = {"shortened_from": long.architecture.dim, "validation_rsum": round(after.rsum, 1)}
     short.model.cpu()
-    replace(short, notes=long.notes | origin).save(into, half=half)
+    replace(short, notes=long.notes | origin).save(into, half=half, int8_words=int8_words)
     return before, after
 
 
 def expand(
-    folder: Path, word_vectors: Path, number: int, into: Path, half: bool = False
+    folder: Path,
+    word_vectors: Path,
+    number: int,
+    into: Path,
+    half: bool = False,
+    int8_words: bool = False,
 ) -> tuple[int, Fit]:
     """Save a snapshot that knows a file's most frequent words, too; how many were added, and the fit."""
     check_no_snapshot(into)
@@ -102,5 +116,5 @@ def expand(
     after, fit = expand_vocabulary(before, vectors, words)
     added = len(after.vocabulary) - len(before.vocabulary)
     notes = before.notes | {"words_added": added, "word_vectors": file.name}
-    replace(after, notes=notes).save(into, half=half)
+    replace(after, notes=notes).save(into, half=half, int8_words=int8_words)
     return added, fit

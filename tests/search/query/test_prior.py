@@ -2,29 +2,26 @@ import pytest
 
 from vsepp.data.tokens import Vocabulary
 from vsepp.search.query.compose import (
-    RANK_OFFSET,
-    RANK_SCALE,
+    FAINT_SHARE,
     SIMILAR_SHARE,
     Prior,
     photo_prior,
     text_prior,
 )
 
-# dog 6 times, snow 3 times, violin once
 WORDS = Vocabulary.learn(["a dog in the snow"] * 3 + ["a dog"] * 2 + ["the dog and a violin"])
 
 
-def test_rarer_words_are_true_of_fewer_photos():
-    dog, snow, violin = (text_prior(text, WORDS) for text in ("dog", "snow", "violin"))
-    assert dog.known_share == snow.known_share == violin.known_share == 1.0
-    assert dog.match_share > snow.match_share > violin.match_share > 0
-    assert dog.match_share == RANK_SCALE / (WORDS.words().index("dog") + RANK_OFFSET)
+def test_every_word_may_be_true_of_as_many_photos_wherever_it_stands_in_the_vocabulary():
+    more = WORDS.with_words(["hund", "狗"])
+    for word in ("dog", "snow", "violin", "hund", "狗"):
+        assert text_prior(word, more) == Prior(1.0, 1, FAINT_SHARE)
 
 
-def test_a_text_is_as_rare_as_its_rarest_word_and_rarer_with_each_more():
-    violin, both = text_prior("violin", WORDS), text_prior("a dog and a violin", WORDS)
-    assert both == Prior(1.0, 2, violin.match_share / 2)
-    assert text_prior("Violin, violin", WORDS) == violin  # said twice, it is one word
+def test_a_text_is_true_of_fewer_photos_with_each_word_more():
+    assert text_prior("a dog and a violin", WORDS) == Prior(1.0, 2, FAINT_SHARE / 4)
+    assert text_prior("dog violin snow", WORDS) == Prior(1.0, 3, FAINT_SHARE / 9)
+    assert text_prior("Violin, violin", WORDS) == text_prior("violin", WORDS)  # it is one word
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ PHOTO_WEIGHT = 0.5  # with words, which say what should be different
 MINUS_WEIGHT = -0.5  # of all words to avoid, together
 REMOVED_COMPONENT = 0.9  # of what a text has in common with the empty text
 
-# The word at rank r of a vocabulary, most frequent first, may match 1 / (r + 10) of all photos by its rank
-# alone. It occurs in captions of up to five times as many, but a model finds only the clearest of them.
-RANK_SCALE, RANK_OFFSET = 1.0, 10.0
+# Of all photos: so many may match one word, though no more of them score so high than chance would have it.
+# Of two words, it is a quarter. What is true of many photos mostly stands out, whichever word it is.
+FAINT_SHARE = 0.0035
 SIMILAR_SHARE = 0.03  # of the photos: up to there they share twice as many words as random ones
 # Words that mean nothing on their own. English; in other languages, frequent words do little harm.
 _STOP_WORDS = """
@@ -117,16 +117,15 @@ def photo_prior() -> Prior:
 
 
 def text_prior(text: str, vocabulary: Vocabulary) -> Prior:
-    """Frequent words are true of many photos. A query is as rare as its rarest word, divided by their
-    number; with an unknown word, nothing is expected."""
-    words = {word.lower() for word, _ in vocabulary.words_with_known(text)} - STOP_WORDS
-    ranks = [vocabulary.rank(word) for word in words]
-    known = [rank for rank in ranks if rank is not None]
-    if not known:
+    """The more words, the fewer photos they are true of; with an unknown one, nothing is expected."""
+    judged = {word.lower(): known for word, known in vocabulary.words_with_known(text)}
+    known = [is_known for word, is_known in judged.items() if word not in STOP_WORDS]
+    if not any(known):
         return Prior(0.0, 0, 0.0)
-    if len(known) < len(ranks):
-        return Prior(len(known) / len(ranks), len(known), 0.0)
-    return Prior(1.0, len(known), RANK_SCALE / (max(known) + RANK_OFFSET) / len(known))
+    num_words = sum(known)
+    return Prior(
+        num_words / len(known), num_words, FAINT_SHARE / num_words**2 if all(known) else 0.0
+    )
 
 
 def _prior(text: str, shape: QueryShape, vocabulary: Vocabulary) -> Prior:

@@ -9,12 +9,12 @@ model's vocabulary (as many, since longer texts score higher) and random photos.
 The threshold is the lowest s that satisfies one of
 
 - b(s) <= known * max(1, words - 1) * min(1 / number of photos, 1 / 100): about one photo by chance;
-- b(s) <= known * 0.4 * f(s): at most 40 % of the hits are explained by chance;
-- b(s) <= match_share and b(s) <= 2 * f(s): frequent words separate photos less sharply than rare ones
-  and are true of more, so chance may explain all, but of no more photos than such words are true of.
+- b(s) <= known * 0.3 * f(s): at most 30 % of the hits are explained by chance;
+- b(s) <= match_share and b(s) <= 2 * f(s): what photos show only faintly does not stand out from
+  chance, so chance may explain all, but of a small share of the photos.
 
-`known` is the share of the query's words that the model knows, `words` their number, `match_share` the
-share of photos that they are true of (vsepp.search.query.compose). For a photo as a query, b(s) <= 0.03
+`known` is the share of the query's words that the model knows, `words` their number, `match_share` that
+share of photos (vsepp.search.query.compose). No word list and no language decides about any of them. For a photo as a query, b(s) <= 0.03
 is enough. What that keeps and what it hides: benchmarks/cutoff.py.
 """
 
@@ -37,8 +37,8 @@ from vsepp.search.stores.store import Store
 
 FALSE_PHOTOS = 1  # in the whole collection
 MAX_FALSE_SHARE = 1 / 100  # in a small collection
-MAX_FALSE_OF_HITS = 0.4
-MAX_FALSE_OF_FREQUENT = 2.0
+MAX_FALSE_OF_HITS = 0.3
+MAX_FALSE_OF_FAINT = 2.0
 SHARES = np.geomspace(1e-6, 0.5, 320)  # of the background: steps of 4 %
 NUM_QUERIES = 256
 NUM_PHOTOS = 2_000
@@ -87,7 +87,7 @@ def lowest_score(background: Vectors, scores: Vectors, prior: Prior, size: int) 
     accepted = (
         (max(prior.known_share * false_share, prior.min_share) >= SHARES)
         | (prior.known_share * MAX_FALSE_OF_HITS * found >= SHARES)
-        | ((prior.match_share >= SHARES) & (MAX_FALSE_OF_FREQUENT * found >= SHARES))
+        | ((prior.match_share >= SHARES) & (MAX_FALSE_OF_FAINT * found >= SHARES))
     )
     return float(background[np.flatnonzero(accepted).max(initial=0)])
 
