@@ -170,3 +170,20 @@ def test_the_map_names_every_package():
     packages = {folder.parent.name for folder in (ROOT / "vsepp").glob("*/__init__.py")}
     named = set(re.findall(r"^\| `(\w+)` \|", page, flags=re.M))
     assert packages == named
+
+
+def test_the_map_leads_to_what_it_names():
+    """Each name in a row of "Where to add" is in one of the files that the row links to."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rows = page.partition("## Where to add")[2].partition("\n## ")[0].splitlines()
+    found = 0
+    for row in rows:
+        files = [(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\((\.\.[^)]*)\)", row)]
+        texts = "".join(file.read_text() for file in files if file.is_file())
+        prose = re.sub(r"\[[^]]*\]\([^)]*\)", "", row)
+        for name in re.findall(r"`([A-Za-z_.]+)`", prose):
+            assert name in ("tests/equations", "measurement.py") or all(
+                part in texts for part in name.split(".")
+            ), f"{name} is in none of {[file.name for file in files]}"
+            found += 1
+    assert found > 20

@@ -30,5 +30,5 @@ def test_canonical_correlation_finds_pictures(tmp_path):
 
 def test_more_dimensions_than_there_are_correlations(tmp_path):
     folder = write_features(tmp_path / "data", some_items(16))
-    with pytest.raises(WrongRequest, match=r"there are (\d+) correlations.*--set model\.dim=\1"):
+    with pytest.raises(WrongRequest, match=r"at most (\d+) correlations.*set model\.dim=\1"):
         run(Recipe.load("cca", ["model.dim=500"]), open_checked(str(folder)), tmp_path / "run")

@@ -62,8 +62,6 @@ FORMATS = (
 HEAD = 64  # bytes of a file that tell its format
 NAMES = ", ".join(kind.name for kind in FORMATS)
 SUFFIXES = frozenset(suffix for kind in FORMATS for suffix in kind.suffixes)
-# By Pillow's names. MPO is what some phones and cameras put behind a JPEG.
-MEDIA_TYPES = {"MPO": "image/jpeg", **{kind.pillow_name: kind.media_type for kind in FORMATS}}
 
 
 def format_of(head: bytes) -> ImageFormat | None:

@@ -42,27 +42,22 @@ class Vocabulary:
         counts = Counter(word for caption in captions for word in split(caption))
         known = [word for word, count in counts.items() if count >= min_count]
         ordered = sorted(known, key=lambda word: (-counts[word], word))
-        return cls._of({w: n for n, w in enumerate((*SPECIALS, *ordered))}, cutter)
+        return cls.of_ids({w: n for n, w in enumerate((*SPECIALS, *ordered))}, cutter)
 
     def extended(self, captions: Iterable[str], min_count: int = 1) -> "Vocabulary":
-        """The same words with the same ids, followed by new ones."""
-        ids: dict[str, int] = self.tokenizer.get_vocab()
-        words = Vocabulary.learn(captions, min_count, self.cutter).words()
-        new = [word for word in words if word not in ids]
-        if not new:
-            return self
-        return Vocabulary._of(ids | {w: len(ids) + n for n, w in enumerate(new)}, self.cutter)
-
-    @classmethod
-    def _of(cls, ids: dict[str, int], cutter: str | None) -> "Vocabulary":
-        return cls(_tokenizer(ids)) if cutter is None else cls.of_ids(ids, cutter)
+        """The same words with the same ids, followed by those of captions."""
+        return self._with(Vocabulary.learn(captions, min_count, self.cutter).words())
 
     def with_words(self, words: Iterable[str]) -> "Vocabulary":
         """The same words with the same ids, followed by these, unless they are split in two."""
+        return self._with(filter(self._is_one_word, words))
+
+    def _with(self, words: Iterable[str]) -> "Vocabulary":
         ids: dict[str, int] = self.tokenizer.get_vocab()
-        new = [word for word in dict.fromkeys(words) if word not in ids and self._is_one_word(word)]
-        ids = ids | {word: len(ids) + number for number, word in enumerate(new)}
-        return Vocabulary(_tokenizer(ids)) if self.cutter is None else self.of_ids(ids, self.cutter)
+        new = [word for word in dict.fromkeys(words) if word not in ids]
+        if not new:
+            return self
+        return self.of_ids(ids | {w: len(ids) + n for n, w in enumerate(new)}, self.cutter)
 
     def _is_one_word(self, word: str) -> bool:
         if self.cutter is not None:
@@ -71,10 +66,19 @@ class Vocabulary:
         return [cut for cut, _ in self.tokenizer.pre_tokenizer.pre_tokenize_str(text)] == [word]
 
     @classmethod
-    def of_ids(cls, ids: dict[str, int], cutter: str) -> "Vocabulary":
+    def of_ids(cls, ids: dict[str, int], cutter: str | None) -> "Vocabulary":
         """Words with these ids, split from captions by the rules of `cutter`."""
         tokenizer = Tokenizer(WordLevel(ids, unk_token=UNKNOWN))
-        tokenizer.post_processor = _from_start_to_end(ids)
+        if cutter is None:
+            # NFKC: one spelling for what looks alike (full-width letters, composed and decomposed accents).
+            steps = [normalizers.NFKC(), normalizers.Lowercase()]
+            tokenizer.normalizer = normalizers.Sequence(steps)
+            tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+                [pre_tokenizers.Whitespace(), pre_tokenizers.Split(Regex(SPACELESS), "isolated")]
+            )
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{START} $A {END}", special_tokens=[(START, ids[START]), (END, ids[END])]
+        )
         return cls(tokenizer, cutter)
 
     def encode(self, captions: Sequence[str]) -> list[list[int]]:
@@ -162,24 +166,7 @@ def _any_language(caption: str) -> list[str]:
     return [word for word, _ in _SPLITTER.pre_tokenizer.pre_tokenize_str(text)]
 
 
-def _tokenizer(ids: dict[str, int]) -> Tokenizer:
-    tokenizer = Tokenizer(WordLevel(ids, unk_token=UNKNOWN))
-    # NFKC: one spelling for what looks alike (full-width letters, composed and decomposed accents).
-    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Whitespace(), pre_tokenizers.Split(Regex(SPACELESS), "isolated")]
-    )
-    tokenizer.post_processor = _from_start_to_end(ids)
-    return tokenizer
-
-
-def _from_start_to_end(ids: dict[str, int]) -> processors.TemplateProcessing:
-    return processors.TemplateProcessing(
-        single=f"{START} $A {END}", special_tokens=[(START, ids[START]), (END, ids[END])]
-    )
-
-
-_SPLITTER = _tokenizer({special: number for number, special in enumerate(SPECIALS)})
+_SPLITTER = Vocabulary.of_ids({word: n for n, word in enumerate(SPECIALS)}, None).tokenizer
 
 
 Vector = NDArray[np.float32]

@@ -98,33 +98,21 @@ def _check_values(file: Path, keys: dict[str, Any]) -> None:
 
 WEIGHT_FILES = ("tokenizer.json", "model.safetensors")
 GRAPH_FILES = ("image.onnx", "caption.onnx")
-# Hashed in full before keys with their default values were left out.
-FORMER_KEYS = (
-    *("backbone", "size", "resize", "square", "dim", "word_dim", "caption_encoder", "similarity"),
-    *("normalize_images", "normalize_features", "project_captions", "absolute", "num_words"),
-    "crops",
-)
 
 
 def snapshot_identities(folder: Path) -> list[str]:
-    """A hash of a snapshot's architecture and files, followed by the hashes of earlier versions.
+    """A hash of a snapshot's architecture and files, and one without its graphs.
 
-    Those did not include the graphs, so any graphs with the same weights match them.
+    Version 0.1 knew the latter only: any graphs with the same weights match it.
     """
     architecture, _ = read_config(folder)
-    plan = asdict(architecture)
     # A key that a later version adds with a default value does not make another model.
     defaults = {field.name: field.default for field in fields(Architecture)}
-    chosen = {key: value for key, value in plan.items() if value != defaults[key]}
-    as_written = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["architecture"]
-    in_full = {key: plan[key] for key in FORMER_KEYS}
+    plan = {key: value for key, value in asdict(architecture).items() if value != defaults[key]}
     files = b"".join(_digest(folder / name) for name in WEIGHT_FILES)
-    former = [
-        hashlib.sha256(json.dumps(keys, sort_keys=True).encode() + files).hexdigest()
-        for keys in (chosen, in_full, as_written)
-    ]
+    weights = hashlib.sha256(json.dumps(plan, sort_keys=True).encode() + files).hexdigest()
     graphs = hashlib.sha256(b"".join(_digest(folder / name) for name in GRAPH_FILES)).hexdigest()
-    return [f"{former[0]}:{graphs}", *former]
+    return [f"{weights}:{graphs}", weights]
 
 
 def _digest(path: Path) -> bytes:

@@ -18,11 +18,6 @@ HOW_TO_GET = {
 }
 
 
-def paper_rows() -> list[dict[str, Any]]:
-    """The rows of the paper: number, name, what they need, protocol, and the numbers as printed."""
-    return [_row(recipe) for recipe in all_recipes() if recipe.row]
-
-
 def list_recipes() -> list[dict[str, Any]]:
     """All recipes, ours first: what they need and, for rows of the paper, the numbers as printed."""
     return [_row(recipe) for recipe in all_recipes()]

@@ -11,7 +11,7 @@ from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import evaluate
 from vsepp.experiments.provenance import fingerprint, notes_of
 from vsepp.experiments.recipe import Recipe
-from vsepp.experiments.run import Setup, set_up
+from vsepp.experiments.run import set_up
 from vsepp.experiments.run_folder import MetricsLog, Run, has_something_to_resume
 from vsepp.snapshots.snapshot import Snapshot
 from vsepp.training.correlation import fit_by_correlation
@@ -30,7 +30,6 @@ def solve(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
     device = torch.device("cpu")
     prepare(device)
     setup = set_up(recipe, data, device)
-    _check_dim(recipe, setup)
     correlations = fit_by_correlation(setup.model, setup.learned, recipe.ridge)
     result = evaluate(setup.model, setup.validation)
     seconds = time.perf_counter() - started
@@ -44,14 +43,3 @@ def solve(recipe: Recipe, data: CaptionedImages, into: Path) -> Run:
     }
     Snapshot(setup.model, setup.vocabulary, setup.architecture, notes).save(into, recipe.graphs)
     return Run(into, 1, result)
-
-
-def _check_dim(recipe: Recipe, setup: Setup) -> None:
-    num_features = setup.model.image_encoder.backbone.num_features
-    most = min(num_features, setup.architecture.num_words)
-    if recipe.model.dim > most:
-        raise WrongRequest(
-            f"Between {num_features:,} numbers of a picture and {setup.architecture.num_words:,} words "
-            f"there are {most:,} correlations, and model.dim asks for {recipe.model.dim:,}: "
-            f"--set model.dim={most}"
-        )

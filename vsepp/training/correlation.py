@@ -18,13 +18,14 @@ def fit_by_correlation(model: JointEmbedding, pairs: Pairs, ridge: float = 0.01)
     """Set the model's linear maps; returns the correlation of each dimension."""
     images, captions = model.image_encoder, model.caption_encoder
     assert isinstance(captions, BagOfWords)
-    x_mean, y_mean, xx, yy, xy = _moments(images, captions.words.num_embeddings, pairs)
-    dim = images.linear.out_features
-    if dim > min(len(xx), len(yy)):
+    num_features, num_words = images.backbone.num_features, captions.words.num_embeddings
+    dim, most = images.linear.out_features, min(num_features, num_words)
+    if dim > most:
         raise WrongRequest(
-            f"{len(xx):,} features and {len(yy):,} words have {min(len(xx), len(yy)):,} directions in "
-            f"which they may correlate, not {dim:,}: set model.dim={min(len(xx), len(yy))} or less."
+            f"{num_features:,} features and {num_words:,} words have at most {most:,} correlations, "
+            f"not {dim:,}: set model.dim={most} or less."
         )
+    x_mean, y_mean, xx, yy, xy = _moments(images, num_words, pairs)
     x_map, y_map, strength = canonical_maps(xx, yy, xy, dim, ridge)
     # Directions that correlate more say more: each counts by its correlation.
     x_map, y_map = x_map * strength, y_map * strength

@@ -56,20 +56,6 @@ def test_changes_that_cannot_be_read_on_a_read_only_disk_are_not_passed_over(
         assert len(photos) == 100
 
 
-def test_a_file_of_the_first_format_on_a_read_only_disk(collection, tmp_path, nobody):
-    collection.close()
-    file = tmp_path / "photos.vse"
-    with closing(sqlite3.connect(file)) as connection:
-        connection.executescript(
-            "DROP TABLE folders; DROP INDEX photos_by_time; PRAGMA user_version = 1"
-        )
-    file.chmod(0o444)
-    tmp_path.chmod(0o555)
-    with pytest.raises(WrongRequest, match=r"earlier vsepp.*Copy it to another one"):
-        SqliteStore.open(file)
-    tmp_path.chmod(0o755)
-
-
 def test_nobody_else_reads_a_new_collection(collection, tmp_path):
     files = ["photos.vse", "photos.vse-shm", "photos.vse-wal"]
     assert names(tmp_path) == [*files, "scenes"]

@@ -13,10 +13,6 @@ from vsepp.errors import WrongRequest
 from vsepp.search.stores.identity import check_model, find_model
 
 SCENES_MODEL = "cdb90ec8891bbab7"
-FORMER = (  # as earlier versions remembered the same model: as its config is written, and in full
-    "56b028bea3041019eec59a9b3fd1dcf481e809edb6d0e5371dd509ff113674c3",
-    "03f64bfb5be1b47be9b7ef170f27d5fdb55434c49a5530171167c7c5464f5975",
-)
 
 
 @pytest.fixture
@@ -50,9 +46,9 @@ def test_what_changes_vectors_makes_another_model(embedder, copy, tmp_path, chan
         check_model(other, embedder.record(), tmp_path / "photos.vse")
 
 
-@pytest.mark.parametrize("identity", FORMER)
-def test_collections_made_before_find_their_model(embedder, tmp_path, identity):
-    remembered = replace(embedder.record(), identity=identity)
+def test_collections_made_before_find_their_model(embedder, tmp_path):
+    weights = embedder.record().identity.partition(":")[0]  # version 0.1 left the graphs out
+    remembered = replace(embedder.record(), identity=weights)
     check_model(embedder, remembered, tmp_path / "photos.vse")
     assert find_model(remembered, tmp_path / "photos.vse").folder == embedder.folder
 

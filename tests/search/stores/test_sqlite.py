@@ -128,18 +128,8 @@ def test_folders_are_counted_as_if_they_were_counted_anew(steps):
         photos.close()
 
 
-def test_a_file_of_the_first_format_gets_what_it_lacks(photos, tmp_path):
-    put(photos, [photo(path) for path in PATHS], vectors(len(PATHS)))
-    expected = photos.folders()
+def test_the_newest_photos_are_found_by_an_index(photos, tmp_path):
     photos.close()
-    with closing(sqlite3.connect(tmp_path / "photos.vse")) as connection:
-        connection.executescript(
-            "DROP TABLE folders; DROP INDEX photos_by_time; PRAGMA user_version = 1"
-        )
-    for _ in range(2):
-        with closing(SqliteStore.open(tmp_path / "photos.vse")) as again:
-            assert again.folders() == expected
-            assert len(again.newest(Where(), 99)) == len(PATHS)
     with closing(sqlite3.connect(tmp_path / "photos.vse")) as connection:
         plan = connection.execute(
             "EXPLAIN QUERY PLAN SELECT number FROM photos ORDER BY taken DESC, number DESC"
@@ -202,12 +192,13 @@ def test_what_is_no_collection_is_said_to_be_none(tmp_path):
         SqliteStore.create(tmp_path / "other.db", MODEL)
 
 
-def test_another_format_is_named(photos, tmp_path):
+@pytest.mark.parametrize("other", [FORMAT - 1, FORMAT + 1])
+def test_another_format_is_named(photos, tmp_path, other):
     photos.close()
     connection = sqlite3.connect(tmp_path / "photos.vse")
-    connection.execute(f"PRAGMA user_version = {FORMAT + 1}")
+    connection.execute(f"PRAGMA user_version = {other}")
     connection.close()
-    with pytest.raises(WrongRequest, match=f"format {FORMAT + 1}, this one reads {FORMAT}"):
+    with pytest.raises(WrongRequest, match=f"format {other}, this one reads {FORMAT}"):
         SqliteStore.open(tmp_path / "photos.vse")
 
 

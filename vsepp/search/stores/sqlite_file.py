@@ -22,16 +22,11 @@ MAX_DIM = 65_536
 SEPARATOR = os.fsencode(os.sep)
 VECTOR_TYPE = np.dtype("<f2")  # half the file, and the same hits: see benchmarks/LOG.md
 READ_ONLY_ERRORS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-ADDED_IN_FORMAT_2 = (
-    "CREATE INDEX photos_by_time ON photos (taken)",
-    # Updated with the photos: counting a million paths takes too long.
-    "CREATE TABLE folders (folder BLOB PRIMARY KEY, photos INTEGER NOT NULL) WITHOUT ROWID",
-    f"PRAGMA user_version = {FORMAT}",
-)
 
 SCHEMA = f"""
 BEGIN IMMEDIATE;
 PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {FORMAT};
 CREATE TABLE model (
     identity TEXT NOT NULL,
     folder BLOB NOT NULL,
@@ -49,12 +44,16 @@ CREATE TABLE photos (
     content BLOB NOT NULL                      -- a hash of the whole file
 );
 CREATE INDEX photos_by_content ON photos (content);
+CREATE INDEX photos_by_time ON photos (taken);
 CREATE TABLE vectors (
     number INTEGER PRIMARY KEY,
     vector BLOB NOT NULL,
     look BLOB NOT NULL                         -- signature for finding near-duplicates
 );
-{";".join(ADDED_IN_FORMAT_2)};
+CREATE TABLE folders (                         -- updated with the photos: counting a million is slow
+    folder BLOB PRIMARY KEY,
+    photos INTEGER NOT NULL
+) WITHOUT ROWID;
 """
 
 # Created on first use: few collections contain shards.
@@ -99,7 +98,7 @@ def create_file(path: Path, model: ModelRecord) -> sqlite3.Connection:
 
 
 def open_file(path: Path) -> tuple[sqlite3.Connection, ModelRecord]:
-    """Read-only where the disk is; a file of an earlier version is migrated."""
+    """Read-only where the disk is."""
     if not has_content(path):
         raise WrongRequest(f"There is no collection {path}. {_how_to_create(path)}")
     with _closed_on_error(_connect_as_allowed(path)) as connection:
@@ -243,31 +242,11 @@ def _check_format(path: Path, connection: sqlite3.Connection) -> None:
     if _number(connection, "PRAGMA application_id") != APPLICATION_ID:
         raise WrongRequest(f"{path} is an SQLite file of another program, not a collection.")
     found = _number(connection, "PRAGMA user_version")
-    if found not in (1, FORMAT):
+    if found != FORMAT:
         raise WrongRequest(
             f"{path} was written by another version of vsepp (format {found}, this one reads "
             f"{FORMAT}). Update vsepp, or index the photos again into another file."
         )
-    if found == FORMAT:
-        return
-    try:
-        with transaction(connection):
-            if _number(connection, "PRAGMA user_version") == 1:  # no other process was faster
-                _migrate_from_format_1(connection)
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 255 not in READ_ONLY_ERRORS:
-            raise
-        raise WrongRequest(
-            f"{path} was written by an earlier vsepp and cannot be migrated where it is: the disk "
-            "is read-only. Copy it to another one."
-        ) from error
-
-
-def _migrate_from_format_1(connection: sqlite3.Connection) -> None:
-    for statement in ADDED_IN_FORMAT_2:
-        connection.execute(statement)
-    paths = connection.execute("SELECT path FROM photos")
-    update_folder_counts(connection, Counter(parent_folder(path) for (path,) in paths))
 
 
 def _read_model(path: Path, connection: sqlite3.Connection) -> ModelRecord:
