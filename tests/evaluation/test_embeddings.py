@@ -134,11 +134,39 @@ def test_what_does_not_fit_is_named(change: dict, message: str) -> None:
         from_arrays(np.zeros((8, 2)), np.zeros((25, 2)), **given)
 
 
-@pytest.mark.parametrize("name", ["missing.npy", "vectors.pt"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "missing.npy",
+        "cut.npy",
+        "cut.npz",
+        "cut.safetensors",
+        "cut.parquet",
+        "vectors.pt",
+        "none.npy",
+    ],
+)
 def test_files_that_cannot_be_read_are_named(tmp_path: Path, name: str) -> None:
-    (tmp_path / "vectors.pt").write_bytes(b"x")
-    with pytest.raises(WrongRequest, match=name):
+    np.save(tmp_path / "none.npy", np.zeros((0, 2)))
+    if name.startswith(("cut", "vectors")):
+        (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(WrongRequest, match=name if name != "none.npy" else "nothing to rank"):
         read_embeddings(tmp_path / name, tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("ids.csv", b"image_id\ncaf\xe9\n"), ("ids.jsonl", b'{"image_id": 1\n')]
+)
+def test_tables_that_cannot_be_read_are_named(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(WrongRequest, match=f"{name} cannot be read as a table"):
+        read_embeddings(ids=tmp_path / name, scores=tmp_path / "s.npy")
+
+
+def test_vectors_that_are_not_finite_are_remarked() -> None:
+    images, captions, owners = vectors()
+    images[3, 2] = np.nan
+    assert from_arrays(images, captions, owners).remarks == ["1 of 8 image vectors are not finite."]
 
 
 def test_a_table_without_image_ids_names_its_columns(tmp_path: Path) -> None:
@@ -146,3 +174,27 @@ def test_a_table_without_image_ids_names_its_columns(tmp_path: Path) -> None:
     (tmp_path / "ids.csv").write_text("a,b\n1,2\n")
     with pytest.raises(WrongRequest, match="columns a, b"):
         read_embeddings(tmp_path / "i.npy", tmp_path / "i.npy", tmp_path / "ids.csv")
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_columns_by_semicolons_tabs_and_a_mark_of_byte_order(tmp_path: Path, mark: str) -> None:
+    images, captions, owners = vectors()
+    np.save(tmp_path / "i.npy", images)
+    np.save(tmp_path / "c.npy", captions)
+    ids = write_ids(tmp_path / "ids.csv", owners, mark)
+    ids.write_text(ids.read_text(), encoding="utf-8-sig")
+    (tmp_path / "names.txt").write_text("\n".join(f"photo{n}" for n in range(IMAGES)))
+    found = read_embeddings(tmp_path / "i.npy", tmp_path / "c.npy", ids, tmp_path / "names.txt")
+    assert found.owners.tolist() == owners.tolist()
+    assert found.texts[2] == "text 2"
+
+
+@pytest.mark.parametrize("kind", ["<f2", ">f4", ">f8", "i1"])
+def test_numbers_of_every_kind_and_order(tmp_path: Path, kind: str) -> None:
+    images, captions, _ = vectors()
+    stored = np.asfortranarray((10 * images).round().astype(kind))
+    np.save(tmp_path / "i.npy", stored)
+    np.save(tmp_path / "c.npy", captions)
+    found = read_embeddings(tmp_path / "i.npy", tmp_path / "c.npy").images
+    assert found is not None and found.is_floating_point()
+    assert np.array_equal(found.numpy(), stored)

@@ -79,7 +79,7 @@ def test_compare_and_audit_write_pages(tmp_path: Path) -> None:
         (["evaluate", "--images", "i.npy"], "--captions"),
         (["evaluate", SCENES, *DATA, "--k", "x"], "--k x"),
         (["evaluate", SCENES, *DATA, "--per-query", "ranks.xls"], ".parquet"),
-        (["evaluate", SCENES, *DATA, "--table", "word"], "Known: text"),
+        (["evaluate", SCENES, *DATA, "--table", "word"], "markdown"),
         (["compare", SCENES, *DATA], "two models"),
         (["compare", SCENES, SCENES, *DATA, "--resamples", "100"], "same name"),
         (["compare", "nothing", "else"], "neither"),

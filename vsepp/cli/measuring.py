@@ -96,8 +96,8 @@ def _check_request(
     needs_model: object,
     per_query: Path | None,
 ) -> None:
-    if vectors and snapshot is not None:
-        raise WrongRequest("Name a model, or files of vectors, and not both.")
+    if vectors and (snapshot or data):
+        raise WrongRequest("Name a model and its data, or files of vectors, and not both.")
     if not vectors and (snapshot is None or data is None):
         raise WrongRequest(
             "Name a model and its data: vsepp evaluate SNAPSHOT --data DATA; or files of vectors: "
@@ -180,10 +180,15 @@ def _report(
         save_vectors(found.embeddings, vectors)
     if per_query:
         write_per_query(per_query, found.result, found.embeddings)
-    for remark in found.result.remarks:
-        say(remark)
+    _say_remarks([found])
     tables = report_tables(found.result)
     print(json.dumps(found.result.as_dict()) if as_json else render(tables, table))
+
+
+def _say_remarks(measured: "Sequence[Measured]") -> None:
+    for one in measured:
+        for remark in one.result.remarks:
+            say(f"{one.result.name}: {remark}")
 
 
 def _extras(
@@ -203,6 +208,9 @@ def _extras(
         numbers = (0,)
     if min(numbers) < 1:
         raise WrongRequest(f"--k {ks}: expected whole numbers with commas between, such as 1,5,10.")
+    for option, path in (("cxc", cxc), ("pmrp", pmrp), ("judgements", judgements)):
+        if path and not path.exists():
+            raise WrongRequest(f"--{option} {path}: there is no such file or folder.")
     folder = None if eccv is None else Path(eccv)
     if eccv == "package":
         folder = eccv_caption_folder()
@@ -248,6 +256,7 @@ def compare(
     measured += [measure_model(model, on, protocol, extras, opened) for model in models[1:]]
     found = comparison(measured, on)
     results = [one.result for one in measured]
+    _say_remarks(measured)
     if into:
         shown = [Model(one.embeddings, one.result) for one in measured]
         _write_page(into, comparison_page(shown, Photos(on.by_key if on else {})))

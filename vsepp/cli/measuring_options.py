@@ -1,7 +1,7 @@
 """Arguments and options of `vsepp evaluate`, `compare` and `audit`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -53,7 +53,9 @@ Probes = Annotated[
     ),
 ]
 Pictures = Annotated[Path | None, typer.Option(help="The pictures of the probes' file.")]
-TableForm = Annotated[str, typer.Option("--table", help="text, markdown, latex or html.")]
+TableForm = Annotated[
+    Literal["text", "markdown", "latex", "html"], typer.Option("--table", help="Of all tables.")
+]
 PerQuery = Annotated[
     Path | None, typer.Option(help="Write ranks and best items: .csv, .jsonl or .parquet.")
 ]

@@ -9,9 +9,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from vsepp.errors import WrongRequest
@@ -38,8 +41,11 @@ def read_embeddings(
     """Embeddings from files; ids may also lie beside the vectors in one file."""
     table = _read_table(ids) if ids else {}
     if scores is not None:
-        matrix = _read_scores(scores)
-        owner_ids, ordered = _by_name(table, _read_ids(image_ids), matrix.shape[0])
+        if images is not None or captions is not None:
+            raise WrongRequest("Name all scores, or vectors of images and captions, and not both.")
+        matrix, _ = _read_vectors(scores)
+        what = "rows of scores (images, captions)"
+        owner_ids, ordered = _by_name(table, _read_ids(image_ids), len(matrix), what)
         return from_arrays(
             None, None, owner_ids, ordered, _column(table, CAPTION_IDS),
             scores=matrix, texts=_column(table, TEXTS) or (), name=name or scores.stem,
@@ -52,7 +58,7 @@ def read_embeddings(
     of_captions, caption_columns = _read_vectors(captions)
     table = {**caption_columns, **table}
     known = _read_ids(image_ids) or _column(image_columns, (*IMAGE_IDS, *IDS))
-    owner_ids, ordered = _by_name(table, known, len(of_images))
+    owner_ids, ordered = _by_name(table, known, len(of_images), "image vectors")
     return from_arrays(
         of_images, of_captions, owner_ids, ordered, _column(table, CAPTION_IDS),
         texts=_column(table, TEXTS) or (), name=name or images.stem,
@@ -60,7 +66,7 @@ def read_embeddings(
 
 
 def _by_name(
-    table: Columns, image_ids: list[Any] | None, num_images: int
+    table: Columns, image_ids: list[Any] | None, num_images: int, what: str
 ) -> tuple[list[Any] | None, list[Any] | None]:
     """The image id of each caption, and the ids of the image rows: by default in order of appearance."""
     of_captions = _column(table, IMAGE_IDS)
@@ -71,8 +77,8 @@ def _by_name(
         image_ids = list(dict.fromkeys(of_captions))
         if len(image_ids) != num_images:
             raise WrongRequest(
-                f"The table of ids names {len(image_ids):,} images, and there are {num_images:,} image "
-                "vectors. Say which id each vector has, one a line: --image-ids FILE"
+                f"The table of ids names {len(image_ids):,} images, and there are {num_images:,} {what}. "
+                "Say which id each has, one a line: --image-ids FILE"
             )
     return of_captions, image_ids
 
@@ -81,14 +87,14 @@ def _read_vectors(file: Path) -> tuple[np.ndarray, Columns]:
     """The vectors of a file, and what else it has a row of for each."""
     arrays = _read_arrays(file)
     matrices = {
-        name: one for name, one in arrays.items() if one.ndim == 2 and one.dtype.kind == "f"
+        name: one for name, one in arrays.items() if one.ndim == 2 and one.dtype.kind in "fiu"
     }
     named = next((name for name in VECTORS if name in matrices), None)
     if named is None and len(matrices) != 1:
         raise WrongRequest(
-            f"{file}: expected one array of vectors (N, D), found {_shapes(arrays)}. Name it vectors."
+            f"{file}: expected one array of numbers (N, D), or one named vectors; found {_shapes(arrays)}."
         )
-    vectors = matrices[named or next(iter(matrices))]
+    vectors = _as_floats(matrices[named or next(iter(matrices))])
     rows = {
         name.lower(): one.tolist()
         for name, one in arrays.items()
@@ -102,21 +108,25 @@ def _read_arrays(file: Path) -> dict[str, np.ndarray]:
         match file.suffix:
             case ".npy":
                 # "c": mapped, and writable in memory only, which torch asks for
-                return {"vectors": np.load(file, mmap_mode="c", allow_pickle=False)}
+                return {"vectors": np.lib.format.open_memmap(file, mode="c")}
             case ".npz":
                 with np.load(file, allow_pickle=False) as content:
                     return dict(content)
             case ".safetensors":
-                from safetensors.torch import load_file
-
                 return {name: _to_numpy(one) for name, one in load_file(file).items()}
             case ".parquet":
                 return _parquet_arrays(file)
     except FileNotFoundError as error:
         raise WrongRequest(f"There is no {file}.") from error
-    except (ValueError, EOFError, KeyError) as error:
+    except (ValueError, EOFError, KeyError, BadZipFile, SafetensorError) as error:
         raise WrongRequest(f"{file} cannot be read as vectors: {error}") from error
     raise WrongRequest(f"{file}: vectors are read from {FORMATS}.")
+
+
+def _as_floats(vectors: np.ndarray) -> np.ndarray:
+    """In the byte order of this machine, which torch asks for; whole numbers as floats."""
+    kind = vectors.dtype.newbyteorder("=") if vectors.dtype.kind == "f" else np.float32
+    return vectors.astype(kind, copy=False)
 
 
 def _to_numpy(tensor: Tensor) -> np.ndarray:
@@ -144,20 +154,6 @@ def _parquet_columns(file: Path) -> tuple[list[str], list[Any]]:
     return table.column_names, table.columns
 
 
-def _read_scores(file: Path) -> np.ndarray:
-    if not file.is_file():
-        raise WrongRequest(f"There is no {file}.")
-    if file.suffix != ".npy":
-        matrix, _ = _read_vectors(file)
-        return matrix
-    try:
-        # "c": mapped, and writable in memory only, which torch asks for
-        scores: np.ndarray = np.load(file, mmap_mode="c", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise WrongRequest(f"{file} cannot be read as scores: {error}") from error
-    return scores
-
-
 def _read_ids(file: Path | None) -> list[Any] | None:
     """One id a line, an array, or a table with a column of them."""
     if file is None:
@@ -166,7 +162,7 @@ def _read_ids(file: Path | None) -> list[Any] | None:
         ids: list[Any] = next(iter(_read_arrays(file).values())).tolist()
         return ids
     if file.suffix == ".txt":
-        return _existing(file).read_text(encoding="utf-8").split("\n")[:-1]
+        return _existing(file).read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     return _column(_read_table(file), (*IMAGE_IDS, *IDS))
 
 
@@ -176,20 +172,30 @@ def _read_table(file: Path) -> Columns:
         names, columns = _parquet_columns(_existing(file))
         return {n.lower(): column.to_pylist() for n, column in zip(names, columns, strict=True)}
     if file.suffix == ".npy":
-        return {"image_id": np.load(_existing(file), allow_pickle=False).tolist()}
-    with _existing(file).open(encoding="utf-8-sig", newline="") as lines:
-        if file.suffix == ".jsonl":
-            rows = [json.loads(line) for line in lines if line.strip()]
-        else:
-            rows = list(csv.DictReader(lines, delimiter="\t" if file.suffix == ".tsv" else ","))
+        return {"image_id": _read_arrays(file)["vectors"].tolist()}
+    try:
+        rows = _read_rows(_existing(file))
+    except (ValueError, TypeError, csv.Error) as error:
+        raise WrongRequest(f"{file} cannot be read as a table in UTF-8: {error}") from error
     if not rows:
         raise WrongRequest(f"{file} is empty. Expected a row for each caption: image_id,caption_id")
-    table = {str(name).strip().lower(): [row.get(name) for row in rows] for name in rows[0]}
+    table = {str(name).strip().lower(): [row.get(name) for row in rows] for name in rows[0] if name}
     if _column(table, IMAGE_IDS) is None and _column(table, IDS) is None:
         raise WrongRequest(
             f"{file} has the columns {', '.join(table)}. Expected image_id,caption_id"
         )
     return table
+
+
+def _read_rows(file: Path) -> list[dict[str, Any]]:
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        if file.suffix == ".jsonl":
+            return [dict(json.loads(line)) for line in lines if line.strip()]
+        head = lines.readline()
+        lines.seek(0)
+        # Many write tabs or semicolons into a .csv.
+        marks = "\t,;" if file.suffix == ".tsv" else ",\t;"
+        return list(csv.DictReader(lines, delimiter=max(marks, key=head.count)))
 
 
 def _existing(file: Path) -> Path:
@@ -203,4 +209,6 @@ def _column(table: Columns, names: Sequence[str]) -> list[Any] | None:
 
 
 def _shapes(arrays: dict[str, np.ndarray]) -> str:
-    return ", ".join(f"{name} {one.shape}" for name, one in arrays.items()) or "nothing"
+    return (
+        ", ".join(f"{name} {one.shape} of {one.dtype}" for name, one in arrays.items()) or "nothing"
+    )

@@ -74,6 +74,11 @@ def from_arrays(
         )
         of_images = _without_repeats(of_images, len(of_captions), image_ids, remarks)
         num_images, num_captions = len(of_images), len(of_captions)
+        for what, vectors in (("image", of_images), ("caption", of_captions)):
+            if broken := int((~vectors.isfinite()).any(dim=1).sum()):
+                remarks.append(f"{broken:,} of {len(vectors):,} {what} vectors are not finite.")
+    if not num_images or not num_captions:
+        raise WrongRequest(f"{num_images:,} images and {num_captions:,} captions: nothing to rank.")
     owners = _owners(image_of_caption, image_ids, num_images, num_captions, remarks)
     _check_counts(image_ids, num_images, "image ids")
     _check_counts(caption_ids, num_captions, "caption ids")

@@ -33,9 +33,7 @@ def pmrp(gallery: Gallery, instances: Path) -> list[Statistic]:
             of_queries = queries[inside] if direction == "captions" else owners[queries[inside]]
             distances = _distances(labels[of_queries], labels[items])
             scores = block[torch.from_numpy(queries[inside] - start)][:, torch.from_numpy(columns)]
-            values[inside] = np.mean(
-                [_r_precision(scores.cpu().numpy(), distances <= d) for d in PMRP_DISTANCES], axis=0
-            )
+            values[inside] = _mean_r_precision(scores.cpu().numpy(), distances)
         found.append(gallery.statistic("pmrp", direction, values, queries))
     return found
 
@@ -61,10 +59,17 @@ def _distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return apart
 
 
-def _r_precision(scores: np.ndarray, relevant: np.ndarray) -> Floats:
+def _mean_r_precision(scores: np.ndarray, distances: np.ndarray) -> Floats:
+    """The mean over what counts as a plausible match; scores are sorted once for all."""
+    ordered = np.sort(np.nan_to_num(scores, nan=np.inf), axis=1)
+    shares = [_r_precision(scores, ordered, distances <= d) for d in PMRP_DISTANCES]
+    mean: Floats = np.mean(shares, axis=0)
+    return mean
+
+
+def _r_precision(scores: np.ndarray, ordered: np.ndarray, relevant: np.ndarray) -> Floats:
     """The share of relevant items among the first R; of equal scores, others come first."""
     number = relevant.sum(1)
-    ordered = np.sort(np.nan_to_num(scores, nan=np.inf), axis=1)
     cut = ordered[np.arange(len(scores)), scores.shape[1] - number][:, None]
     above, level = scores > cut, scores == cut
     free = number - above.sum(1) - (level & ~relevant).sum(1)
