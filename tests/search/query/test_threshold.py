@@ -98,15 +98,16 @@ def test_what_many_photos_have_is_shown_though_none_of_them_stands_out():
     assert 110 < shown(dogs, asked(DOG)) < 300
 
 
-def test_common_words_show_what_they_are_true_of():
-    dogs = Dogs(1000, clearly=0.2)
+@pytest.mark.parametrize("size", [1000, 5000, 20_000])
+def test_of_what_photos_show_faintly_some_are_shown_however_many_there_are(size):
+    dogs = Dogs(size, clearly=0.2)
     assert shown(dogs, asked(DOG)) < 15  # chance explains most of it
-    assert 150 < shown(dogs, asked(DOG, expected=SENSE)) < 300
+    assert 30 < shown(dogs, asked(DOG, expected=SENSE)) < 90
 
 
-def test_common_words_show_nothing_where_there_is_nothing_of_it():
+def test_nothing_is_shown_where_there_is_nothing_of_it():
     assert (
-        shown(Dogs(1000, clearly=-1.0), asked(DOG, expected=SENSE)) > 100
+        shown(Dogs(1000, clearly=-1.0), asked(DOG, expected=SENSE)) > 10
     )  # the four other fifths
     photos = unit(1000, seed=1) - 0.8 * DOG  # all of them are about something else
     background = np.quantile(unit(1000, seed=1) @ random_texts(NUM_QUERIES, 3).T, 1 - SHARES)
@@ -181,7 +182,7 @@ def test_more_is_shown_where_more_is_expected(known, share, size, seed):
 
 @pytest.mark.parametrize("similarity", ["order_similarity", "negative_distance"])
 def test_scores_may_be_of_any_scale(similarity):
-    store = Dogs(1000, clearly=0.6)
+    store = Dogs(1000, clearly=1.0)
     store.model = replace(Store.model, similarity=similarity)
     scores = SIMILARITIES[similarity](store.sample(1000), DOG[None])[:, 0]
     lowest = ScoreThresholds(store, random_texts).threshold(asked(DOG, expected=SENSE), 1000)

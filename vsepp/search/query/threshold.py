@@ -10,12 +10,12 @@ The threshold is the lowest s that satisfies one of
 
 - b(s) <= known * max(1, words - 1) * min(1 / number of photos, 1 / 100): about one photo by chance;
 - b(s) <= known * 0.3 * f(s): at most 30 % of the hits are explained by chance;
-- b(s) <= match_share and b(s) <= 2 * f(s): what photos show only faintly does not stand out from
-  chance, so chance may explain all, but of a small share of the photos.
+- b(s) <= min(match_share, 30 / number of photos) and b(s) <= 2 * f(s): what photos show only faintly
+  does not stand out from chance, so chance may explain all, but of few photos.
 
 `known` is the share of the query's words that the model knows, `words` their number, `match_share` that
-share of photos (vsepp.search.query.compose). No word list and no language decides about any of them. For a photo as a query, b(s) <= 0.03
-is enough. What that keeps and what it hides: benchmarks/cutoff.py.
+share of photos (vsepp.search.query.compose). No word list and no language decides about any of them.
+For a photo as a query, b(s) <= 0.03 is enough. What that keeps and what it hides: benchmarks/cutoff.py.
 """
 
 from collections.abc import Callable
@@ -39,6 +39,7 @@ FALSE_PHOTOS = 1  # in the whole collection
 MAX_FALSE_SHARE = 1 / 100  # in a small collection
 MAX_FALSE_OF_HITS = 0.3
 MAX_FALSE_OF_FAINT = 2.0
+FAINT_PHOTOS = 30  # at most; in large collections a share of them would be a page of chance hits
 SHARES = np.geomspace(1e-6, 0.5, 320)  # of the background: steps of 4 %
 NUM_QUERIES = 256
 NUM_PHOTOS = 2_000
@@ -84,10 +85,11 @@ def lowest_score(background: Vectors, scores: Vectors, prior: Prior, size: int) 
     # background (len(SHARES),) falling, scores (N,) of a sample of the `size` photos
     found = 1 - np.searchsorted(np.sort(scores), background) / len(scores)
     false_share = min(MAX_FALSE_SHARE, FALSE_PHOTOS / max(1, size)) * max(1, prior.num_words - 1)
+    faint_share = min(prior.match_share, FAINT_PHOTOS / max(1, size))
     accepted = (
         (max(prior.known_share * false_share, prior.min_share) >= SHARES)
         | (prior.known_share * MAX_FALSE_OF_HITS * found >= SHARES)
-        | ((prior.match_share >= SHARES) & (MAX_FALSE_OF_FAINT * found >= SHARES))
+        | ((faint_share >= SHARES) & (MAX_FALSE_OF_FAINT * found >= SHARES))
     )
     return float(background[np.flatnonzero(accepted).max(initial=0)])
 
