@@ -86,6 +86,24 @@ def box_table() -> str:
     return "\n".join(lines)
 
 
+def languages_table() -> str:
+    """Empty where results/languages.py has not run."""
+    file = ROOT / "results" / "world-languages.json"
+    models = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    columns = [f"{kind} R@{k}" for kind in ("captions", "images") for k in (1, 5, 10)]
+    lines = [
+        f"| model | MB | language | captions | {' | '.join(columns)} | rsum |",
+        "|---|---:|---|" + 8 * "---:|",
+    ]
+    for name, model in models.items():
+        for language, found in model["languages"].items():
+            recalls = [found[kind][key] for kind in ("captions", "images") for key in COLUMNS[:3]]
+            cells = [f"{number:.1f}" for number in (*recalls, found["rsum"])]
+            about = name, f"{model['megabytes']:.1f}", language, f"{found['num_captions']:,}"
+            lines.append(f"| {' | '.join((*about, *cells))} |")
+    return "\n".join(lines)
+
+
 def row(name: str, results: list[dict[str, Any]]) -> str:
     cells = [
         figure([result[direction][column] for result in results])
@@ -434,7 +452,7 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
         "everyday": everyday_table,
         "robustness": robustness_table,
     },
-    "docs/results.md": {"box": box_table} | FLICKR8K,
+    "docs/results.md": {"box": box_table, "languages": languages_table} | FLICKR8K,
     "docs/evaluation.md": EVALUATION,
     "docs/scale.md": {
         "two processes": shared_training_table,
