@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from tests.training.features import pairs_with_features
+from tests.training.features import pairs_with_features, small_model
 from vsepp.equations.losses import max_of_hinges
+from vsepp.errors import WrongRequest
 from vsepp.loading.caption_noise import ShortCaptions, unless_said
-from vsepp.training.loop import Objective
+from vsepp.training.loop import Objective, Phase
+from vsepp.training.trainer import fastest_stepper, train
 
 START, END = 1, 2
 CAPTION = np.array([START, 10, 11, 12, 13, 14, END])
@@ -110,3 +112,12 @@ def test_the_loss_leaves_them_out(mask_same_image):
     torch.testing.assert_close(total, expected.detach().sum())
     (gradient,) = torch.autograd.grad(expected.sum(), scores)
     torch.testing.assert_close(scores.grad, gradient)
+
+
+def test_graphs_of_fixed_lengths_refuse_them_and_training_takes_the_plain_steps():
+    pairs, phases = pairs_with_features(), [Phase(1, 1e-3, max_of_hinges)]
+    batches, model = pairs.batches(32, short_captions=0.5), small_model()
+    assert fastest_stepper(model, batches, torch.device("cuda")) == "plain"
+    assert [epoch.num_pairs for epoch in train(model, batches, phases)] == [len(pairs)]
+    with pytest.raises(WrongRequest, match="plain stepper"):
+        list(train(model, batches, phases, stepper="captured"))

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from vsepp.devices import CudaGraphs, Precision, SideStream, computing_in, inference_batch_size
 from vsepp.encoders.joint import ImageEncoder, JointEmbedding
+from vsepp.errors import WrongRequest
 from vsepp.kernels import power_of_two
 from vsepp.loading.batches import Batches, EpochBatches
 from vsepp.training.loop import (
@@ -48,6 +49,8 @@ class CapturedStepper:
         precision: Precision = "bf16",
         batches_per_step: int | None = None,
     ) -> None:
+        if batches.short_captions:
+            raise WrongRequest("Captions that are cut short need the plain stepper.")
         self.model, self.updater, self.precision = model, updater, precision
         self.captions = model.caption_encoder.sorted_path(batches.size, precision)
         many = 1 if trains_net(model, batches) else self.captions.batches_per_graph

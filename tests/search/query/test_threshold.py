@@ -106,9 +106,7 @@ def test_of_what_photos_show_faintly_some_are_shown_however_many_there_are(size)
 
 
 def test_nothing_is_shown_where_there_is_nothing_of_it():
-    assert (
-        shown(Dogs(1000, clearly=-1.0), asked(DOG, expected=SENSE)) > 10
-    )  # the four other fifths
+    assert shown(Dogs(1000, clearly=-1.0), asked(DOG, expected=SENSE)) > 10  # the four other fifths
     photos = unit(1000, seed=1) - 0.8 * DOG  # all of them are about something else
     background = np.quantile(unit(1000, seed=1) @ random_texts(NUM_QUERIES, 3).T, 1 - SHARES)
     assert (photos @ DOG >= lowest_score(background, photos @ DOG, SENSE, 1000)).sum() == 0
