@@ -267,7 +267,9 @@ def test_weights_that_cannot_be_fetched_are_not_tried_for_a_minute(tmp_path):
         [*words, "--into", str(tmp_path / "x")], capture_output=True, text=True, env=env
     )
     assert done.returncode == 1
-    assert "http://127.0.0.1:9, from which timm takes the weights of resnet18" in done.stderr
+    assert (
+        "http://127.0.0.1:9 does not answer; timm downloads the weights of resnet18" in done.stderr
+    )
     assert "--set model.weights=FILE" in done.stderr
     assert "etry" not in done.stderr
 

@@ -1,4 +1,4 @@
-"""What the program says when it cannot go on; the command line turns these into exit codes."""
+"""Expected errors: the command line turns them into messages and exit codes."""
 
 import re
 
@@ -8,11 +8,11 @@ class WrongRequest(ValueError):
 
 
 class WorkFailed(RuntimeError):
-    """The request was fine, the work could not be finished (exit code 1)."""
+    """The request was fine, but the work could not be finished (exit code 1)."""
 
 
 class Unavailable(WorkFailed):
-    """Somebody whom the work needs does not answer; later they may (exit code 1, or 503)."""
+    """A service that the work needs does not answer now (exit code 1, or HTTP 503)."""
 
 
 def without_password(url: str) -> str:

@@ -1,7 +1,7 @@
-"""What other packages offer: an entry point's name is all that we need to know of it.
+"""Plug-ins of other packages, found by the names of their entry points.
 
-A package names what it offers in a group of ours (docs/extend.md lists them); our own adapters come in
-by the same door.
+A package registers what it offers in one of our groups (docs/extend.md lists them); our own adapters are
+entry points, too.
 """
 
 from importlib.metadata import EntryPoint, entry_points
@@ -13,7 +13,7 @@ OURS = "vsepp"
 
 
 def offered(group: str) -> dict[str, EntryPoint]:
-    """By name. Nobody takes the place of what is ours, whoever is installed last."""
+    """By name. Other packages cannot replace ours, in whatever order they are installed."""
     entries = sorted(entry_points(group=group), key=_is_ours)
     return {entry.name: entry for entry in entries}
 
@@ -30,12 +30,12 @@ def loaded(group: str, name: str) -> Any:
         return entry.load()
     except ModuleNotFoundError as error:
         raise WrongRequest(
-            f"{name} needs a package that is not there ({error}): {_how_to_install(entry)}"
+            f"{name} needs a package that is not installed ({error}): {_how_to_install(entry)}"
         ) from error
 
 
 def how_to_install(extra: str) -> str:
-    """vsepp is on no index: whatever bears its name there is somebody else's."""
+    """vsepp is on no package index: a package of that name there is not this one."""
     return f'pip install ".[{extra}]" in the checkout of vsepp'
 
 

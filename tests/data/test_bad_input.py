@@ -125,7 +125,7 @@ def test_shards(tmp_path):
     good = {"good.jpg.jpg": jpeg(), "good.jpg.json": label}
     for bad, message in (
         ({"b.jpg": jpeg()}, r"a\.tar/b\.jpg: has no captions"),
-        ({"b.json": label}, r"a\.tar/b: has captions and no image"),
+        ({"b.json": label}, r"a\.tar/b: has captions but no image"),
         ({"b.jpg": b"no picture", "b.txt": b"one"}, r"a\.tar/b\.jpg: cannot be read as an image"),
         ({"b.jpg": jpeg()[:-20], "b.txt": b"one"}, r"a\.tar/b\.jpg: cannot be read as an image"),
     ):
@@ -136,7 +136,9 @@ def test_shards(tmp_path):
         check_that_it_stops_or_is_left_out(tmp_path, r"a\.tar/b\.json: ", num_left_out=2)
     shard(tmp_path / "a.tar", good)
     shard(tmp_path / "b.tar", good)
-    check_that_it_stops_or_is_left_out(tmp_path, r"b\.tar/good\.jpg\.jpg: the key good\.jpg was in")
+    check_that_it_stops_or_is_left_out(
+        tmp_path, r"b\.tar/good\.jpg\.jpg: the key good\.jpg is already in"
+    )
     (tmp_path / "b.tar").write_bytes((tmp_path / "a.tar").read_bytes()[:700])
     check_that_it_stops_or_is_left_out(tmp_path, r"b\.tar: cannot be read to its end", 2)
 
@@ -147,7 +149,7 @@ def test_a_spreadsheets_unicode_text_is_read(tmp_path):
     (tmp_path / "captions.tsv").write_text(text, encoding="utf-16")
     assert open_data(tmp_path).items[0].captions == ("Größe 狗",)
     (tmp_path / "captions.tsv").write_bytes(text.encode("utf-16")[:-1])
-    with pytest.raises(WrongRequest, match="starts like utf-16, but is not"):
+    with pytest.raises(WrongRequest, match="starts like utf-16, but is not valid"):
         open_data(tmp_path)
 
 

@@ -79,7 +79,7 @@ def test_what_is_wrong_is_said(folder):
     for on_error in ("stop", "skip"):  # whose captions they are nobody can know
         refused(r"test_ims\.npy has 4 rows and test_caps\.txt 7 lines.*test_ids\.txt", on_error)
     (folder / "test_ids.txt").write_text("a\nb\na\nb\na\nb\na\n")
-    refused(r"test_ids\.txt names 7 images in a row, and test_ims\.npy has 4 rows")
+    refused(r"test_ids\.txt names 7 images one after another, and test_ims\.npy has 4 rows")
     (folder / "test_ids.txt").unlink()
     (folder / "test_caps.txt").unlink()
     refused(r"test_caps\.txt is missing")

@@ -87,14 +87,14 @@ def test_what_two_processes_tell_each_other(tmp_path):
         assert heard["told"] == first["pid"]
         assert heard["agree"] == "none"
         assert heard["disagree"].startswith(
-            "WrongRequest: The processes do not agree about the seed: 0 in process 0; 1 in process 1."
+            "WrongRequest: The processes disagree about the seed: 0 in process 0; 1 in process 1."
         )
     # both use all rows, so their gradients add up: 2 x 2 row x factor
     assert (first["slope"], second["slope"]) == ([0.0, 40.0], [800.0])
     assert first["failed"].startswith("IndexError")
     assert second["failed"].startswith("FirstStopped: The first process has stopped")
     lost = json.loads((tmp_path / "lost.json").read_text())
-    assert lost.startswith("PeerLost: Process 0 of 2 has lost the others (")
+    assert lost.startswith("PeerLost: Process 0 of 2 has lost its connection to the others (")
 
 
 def test_alone_nothing_is_sent():

@@ -128,7 +128,7 @@ def test_a_name_may_carry_the_tag_of_its_weights():
 def test_unknown_names_get_suggestions():
     with pytest.raises(WrongRequest, match="resnet50"):
         backbone("resnet_hundred")
-    with pytest.raises(WrongRequest, match="from scratch"):
+    with pytest.raises(WrongRequest, match="no pretrained weights"):
         backbone("small", "timm")
 
 

@@ -21,7 +21,7 @@ def test_canonical_correlation_finds_pictures(tmp_path):
     assert result.rsum > 2 * chance
     assert best.validation.rsum > 2 * chance
     assert vsepp.load(tmp_path / "run").embed_texts(["a red circle"]).shape == (1, 16)
-    with pytest.raises(WrongRequest, match="holds a snapshot already"):
+    with pytest.raises(WrongRequest, match="already contains a snapshot"):
         run(Recipe.load("cca", keys), open_checked(str(folder)), tmp_path / "run")
     with pytest.raises(WrongRequest, match="bags of words"):
         gru = Recipe.load("cca", [*keys, "model.caption_encoder=gru"])

@@ -135,7 +135,7 @@ def test_maps_of_a_net_train_its_last_part_like_the_pictures(tmp_path):
     moves = [model[f"{NET}{learned}"] - before[learned] for model in (of_pictures, of_maps)]
     # Maps are stored in half precision, and Adam makes small gradients as large as others.
     assert torch.cosine_similarity(*(move.flatten() for move in moves), dim=0) > 0.95
-    with pytest.raises(WrongRequest, match="goes into layer4"):
+    with pytest.raises(WrongRequest, match="input of layer4"):
         run(Recipe.load("features", keys), open_checked(str(tmp_path / "made")), tmp_path / "c")
 
 
@@ -159,7 +159,7 @@ def check_that_another_net_is_refused(made, keys, into):
         ("model.size=32", "size 48, not 32"),
         ("model.weights=none", "weights .*, not"),
         ("model.backbone=resnet50", "does not fit"),
-        ("model.finetune=true", "cannot train resnet18|Ten crops"),
+        ("model.finetune=true", "cannot fine-tune resnet18|Ten crops"),
     ):
         with pytest.raises(WrongRequest, match=message):
             run(Recipe.load("features", [*keys, change]), data, into)
@@ -178,11 +178,15 @@ def test_maps_of_a_snapshot_train_it_further(tmp_path):
     further += ["model.finetune=true", "model.fixed_statistics=true", "model.finetune_from=layer4"]
     data = open_checked(str(pictures))
     precompute(data, "resnet18", 1, tmp_path / "theirs", net)
-    with pytest.raises(WrongRequest, match="made by another net: weights"):  # they were rounded
+    with pytest.raises(
+        WrongRequest, match="computed by another backbone: weights"
+    ):  # they were rounded
         trained("features", further, tmp_path / "theirs", tmp_path / "b")
     precompute(data, "resnet18", 1, tmp_path / "its own", replace(net, weights=str(half)))
     trained("features", further, tmp_path / "its own", tmp_path / "b")
-    with pytest.raises(WrongRequest, match="another way: backbone resnet18, not resnet34; size 64"):
+    with pytest.raises(
+        WrongRequest, match="other settings: backbone resnet18, not resnet34; size 64"
+    ):
         other = replace(net, weights=str(half), size=32)
         precompute(data, "resnet34", 1, tmp_path / "other", other)
 
@@ -207,7 +211,7 @@ def test_precompute_goes_on_and_refuses_what_is_not_its_own(tmp_path):
         precompute(data, "resnet18", 1, made, SMALL_NET)
     with pytest.raises(WrongRequest, match=r"must be 1 .* or 10"):
         precompute(data, "resnet18", 3, made, SMALL_NET)
-    with pytest.raises(WrongRequest, match=r"holds pictures.*vsepp precompute"):
+    with pytest.raises(WrongRequest, match=r"contains images.*vsepp precompute"):
         run(Recipe.load("features", [*ON_FEATURES, *keys]), data, tmp_path / "run")
 
 
@@ -246,7 +250,7 @@ def test_a_snapshot_cuts_words_as_its_recipe_says(tmp_path):
         told = vocabulary.unknown_words("a t-shirt")
         assert ("t-shirt" in told) == (cutter is not None)
     further = [*ON_FEATURES, "data.words=nltk-3.2"]
-    with pytest.raises(WrongRequest, match=r"cut as unicode.*--set data\.words=unicode"):
+    with pytest.raises(WrongRequest, match=r"trained with unicode.*--set data\.words=unicode"):
         trained("features", [*further, f"start_from={tmp_path / 'unicode'}"], data, tmp_path / "x")
     trained("features", [*ON_FEATURES, f"start_from={tmp_path / 'nltk-3.2'}"], data, tmp_path / "y")
     assert Snapshot.load(tmp_path / "y").vocabulary.cutter == "nltk-3.2"
@@ -306,6 +310,8 @@ def test_a_transformer_of_another_size_looks_at_pictures(tmp_path):
     assert are_equal(of_pictures, of_features)
     assert recalls(tmp_path / "a", pictures) == recalls(tmp_path / "b", tmp_path / "made")
     trained("features", [*keys, *sized, "model.finetune=true"], pictures, tmp_path / "c")
-    with pytest.raises(WrongRequest, match=r"test_vit cannot look .* 70 x 70 px .*model\.size=160"):
+    with pytest.raises(
+        WrongRequest, match=r"test_vit does not accept .* 70 x 70 pixels .*model\.size=160"
+    ):
         wrong = ["model.size=70", "model.resize=70"]
         trained("features", [*keys, *wrong], pictures, tmp_path / "d")

@@ -50,10 +50,10 @@ def test_a_mean_is_measured_and_kept_as_a_model_of_its_own(of_one_start, world, 
 def test_what_is_there_is_not_written_over(of_one_start, snapshot_folder):
     before = (snapshot_folder / "model.safetensors").read_bytes()
     said = vsepp("average", *of_one_start, *DATA, "--into", snapshot_folder, code=2)
-    assert "holds a snapshot already" in said
+    assert "already contains a snapshot" in said
     assert "at least two" in vsepp("average", of_one_start[0], *DATA, "--into", "x", code=2)
     short = ["shorten", of_one_start[0], *DATA, "--dim", "8", "--into", snapshot_folder]
-    assert "holds a snapshot already" in vsepp(*short, code=2)
+    assert "already contains a snapshot" in vsepp(*short, code=2)
     assert (snapshot_folder / "model.safetensors").read_bytes() == before
 
 

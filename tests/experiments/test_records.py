@@ -134,13 +134,15 @@ def test_where_all_are_stopped_the_record_says_so_and_the_exit_code(features, tm
     assert written["ours"] is None
     assert len(written["stopped"]) == 2
     assert written == json.loads((tmp_path / "features.json").read_text())
-    assert "0 of 2 seeds; 2 stopped: the loss was not a number in epoch 1." in written["notes"][0]
+    assert (
+        "0 of 2 seeds; 2 stopped: the loss was NaN or infinite in epoch 1." in written["notes"][0]
+    )
 
 
 @pytest.mark.slow
 def test_what_is_not_a_number_is_stopped_whatever_was_asked_for(features, tmp_path):
     wild = [*SHORT, "phases.0.learning_rate=1e38", "gradient_clip=0", "health=warn"]
-    with pytest.raises(Stopped, match="The loss is not a number after epoch 1"):
+    with pytest.raises(Stopped, match="The loss is NaN or infinite after epoch 1"):
         run(Recipe.load("features", wild), open_checked(features), tmp_path / "run")
     assert not (tmp_path / "run" / "model.safetensors").exists()
 

@@ -94,7 +94,7 @@ def test_what_cannot_be_resumed_is_said(world, tmp_path, monkeypatch):
         )
         run(recipe, world, tmp_path)
     assert (tmp_path / "resume.state").exists()
-    with pytest.raises(WrongRequest, match="Go on with --resume"):
+    with pytest.raises(WrongRequest, match="Continue it with --resume"):
         run(recipe, world, tmp_path)
     other = Recipe.load("demo-vse++", [*CHANGES, "loss.margin=0.1"])
     with pytest.raises(WrongRequest, match="something changed: loss"):
@@ -116,7 +116,7 @@ def test_killed_between_its_first_snapshot_and_its_state(world, tmp_path, monkey
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr("vsepp.experiments.run_folder.save_state", killed)
         run(recipe, world, tmp_path / "killed")
-    with pytest.raises(WrongRequest, match="Go on with --resume"):
+    with pytest.raises(WrongRequest, match="Continue it with --resume"):
         run(recipe, world, tmp_path / "killed")
     assert (
         run(recipe, world, tmp_path / "killed", resume=True).epoch

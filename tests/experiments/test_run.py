@@ -33,7 +33,7 @@ def test_the_snapshot_is_the_best_epochs(world, tmp_path):
     spoiled = ["phases.0.epochs=2", "phases.2.epochs=1", "phases.2.learning_rate=10"]
     recipe = Recipe.load("demo-vse++", [*TINY, *spoiled])
     best = run(recipe, world, tmp_path / "run")
-    with pytest.raises(WrongRequest, match="holds a snapshot already"):
+    with pytest.raises(WrongRequest, match="already contains a snapshot"):
         run(recipe, world, tmp_path / "run")
     lines = metrics(tmp_path / "run")
     assert [line["number"] for line in lines] == [1, 2, 3]

@@ -183,11 +183,11 @@ def test_an_interrupted_run_of_an_older_version_is_refused(interrupted, tmp_path
     content["facts"] = {"recipe": "{}", "num_pairs": 80, **content["facts"]}
     del content["facts"]["fingerprint"]
     torch.save(content, state)
-    with pytest.raises(WrongRequest, match="an older vsepp began it"):
+    with pytest.raises(WrongRequest, match="an older vsepp started it"):
         run(Recipe.load("scratch", asked), opened(str(folder)), tmp_path / "run", resume=True)
 
 
 def test_a_name_that_is_a_path_is_written_nowhere(data, tmp_path):
-    with pytest.raises(WrongRequest, match="name becomes the name of a folder"):
+    with pytest.raises(WrongRequest, match="name becomes a folder"):
         reproduce("features", data, tmp_path / "runs", [*SHORT, "name=../escaped"])
     assert not list(tmp_path.iterdir())

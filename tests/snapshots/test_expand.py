@@ -111,7 +111,7 @@ def test_the_command_writes_a_model_that_searches_without_torch(tmp_path):
     one, other = light.embed_texts(["bx orb cy", "bx ax cy"])
     assert one @ other > 0.999
     again = commands.run([*arguments, tmp_path / "after"])
-    assert (again.returncode, "holds a snapshot already" in again.stderr) == (2, True)
+    assert (again.returncode, "already contains a snapshot" in again.stderr) == (2, True)
 
 
 def test_first_words_of_a_file_are_its_most_frequent(tmp_path):

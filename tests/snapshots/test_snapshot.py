@@ -250,7 +250,7 @@ def test_what_no_snapshot_has_is_named_before_anything_is_built(
     config["architecture"][key] = value
     (folder / "config.json").write_text(json.dumps(config))
     for load in (Snapshot.load, vsepp.load):
-        with pytest.raises(WrongRequest, match=f"{key} = .* is not what a snapshot has there"):
+        with pytest.raises(WrongRequest, match=f"{key} = .* is not a valid value"):
             load(folder)
 
 

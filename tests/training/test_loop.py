@@ -55,7 +55,7 @@ def test_batches_that_come_once_are_refused_where_they_are_needed_twice(model, p
     once, phases = iter(list(pairs.batches(40))), [Phase(2, 1e-3, sum_of_hinges)]
     before = weights(model)
     with pytest.raises(
-        WrongRequest, match=r"ends after one epoch, and 2 are asked for.*pairs\.batches"
+        WrongRequest, match=r"ends after one epoch, and 2 were requested.*pairs\.batches"
     ):
         list(train(model, once, phases))
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())

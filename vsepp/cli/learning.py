@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,7 +100,10 @@ def train(
 @verb
 def reproduce(
     row: Annotated[
-        str, typer.Argument(help="Row of the paper such as 1.11, table:2, or name of a recipe.")
+        str,
+        typer.Argument(
+            help="A row of the paper such as 1.11, a table such as table:2, or a recipe."
+        ),
     ],
     data: Data,
     into: Annotated[Path, typer.Option(help="Output folder for runs and results.")] = Path("runs"),
@@ -180,7 +184,7 @@ def _print_description(found: "Description") -> None:
 @verb
 def precompute(
     data: DataPath,
-    backbone: Annotated[str, typer.Option(help="Any model of timm, such as resnet152.")],
+    backbone: Annotated[str, typer.Option(help="Any timm model, such as resnet152.")],
     into: Annotated[Path, typer.Option(help="Output folder for features and captions.")],
     crops: Annotated[int, typer.Option(help="1: the center crop; 10: the mean of ten crops.")] = 1,
     changes: Changes = None,
@@ -249,26 +253,21 @@ class TrainingProgress:
         self._looked = now
         elapsed = now - self._started
         speed = self._pairs / elapsed
-        left = (self.total - self._pairs) / speed
+        left = timedelta(seconds=round((self.total - self._pairs) / speed))
         figures = (
             f"epoch {step.epoch}/{self.num_epochs}  loss {step.loss.item():.3f}  "
-            f"best rsum {self.best:.1f}  {speed:,.0f} pairs/s  {_clock(left)} left"
+            f"best rsum {self.best:.1f}  {speed:,.0f} pairs/s  {left} left"
         )
         self._bar.update(self._task, completed=self._pairs, figures=figures)
 
     def epoch(self, epoch: "Epoch", result: "Retrieval", is_best: bool) -> None:
         self.best = max(self.best, result.rsum)
-        left = (time.perf_counter() - self._started) * (self.total / max(1, self._pairs) - 1)
+        elapsed = time.perf_counter() - self._started
+        left = timedelta(seconds=round(elapsed * (self.total / max(1, self._pairs) - 1)))
         self.console.print(
             f"{self.name}  epoch {epoch.number}/{self.num_epochs}  loss {epoch.loss:.3f}  "
             f"rsum {result.rsum:.1f}{' (best)' if is_best else ''}  "
-            f"{epoch.num_pairs / epoch.seconds:,.0f} pairs/s  {_clock(left)} left",
+            f"{epoch.num_pairs / epoch.seconds:,.0f} pairs/s  {left} left",
             highlight=False,
             soft_wrap=True,
         )
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(round(max(0, seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -18,7 +18,9 @@ verb = verbs_among(app, "Train and evaluate")
 @verb
 def import_(
     checkpoint: Annotated[Path, typer.Argument(help="The authors' model_best.pth.tar.")],
-    vocabulary: Annotated[Path, typer.Option(help="Its coco_vocab.pkl, or a JSON file.")],
+    vocabulary: Annotated[
+        Path, typer.Option(help="Its vocabulary: coco_vocab.pkl or a JSON file.")
+    ],
     into: Into,
 ) -> None:
     """Convert a checkpoint that the authors released, without unpickling any code."""

@@ -26,7 +26,7 @@ Changes = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 MANY = 2000  # items, from which on a progress bar is shown
 
-# The library names arguments; here they are what one types.
+# Messages of the library name arguments; these are the command line's options for them.
 FLAGS = (
     (r'on_error="skip"', "--set data.on_error=skip"),
     (r"\bsize=(\d+), resize=(\d+)", r"--set model.size=\1 --set model.resize=\2"),

@@ -43,7 +43,7 @@ class DataOptions:
     """How a collection is read."""
 
     on_error: OnError = "stop"
-    captions: int = 0  # the first so many of each image; 0: all
+    captions: int = 0  # the first N of each image; 0: all
 
 
 DEFAULTS = DataOptions()

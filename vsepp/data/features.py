@@ -43,7 +43,7 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
         for item in _items(file, shapes, problems):
             if item.key in items:
                 before = items[item.key].path
-                problems.report(item.path, f"the key {item.key} was in {before} before.")
+                problems.report(item.path, f"the key {item.key} is already in {before}.")
             else:
                 items[item.key] = item
     if not items:
@@ -220,7 +220,7 @@ def _owners_by_name(
     keys = [key for key, _ in groupby(ids)]
     if len(keys) != num_rows:
         raise WrongRequest(
-            f"{named} names {len(keys):,} images in a row, and {file.name} has {num_rows:,} rows."
+            f"{named} names {len(keys):,} images one after another, and {file.name} has {num_rows:,} rows."
         )
     owners = [n for n, (_, same) in enumerate(groupby(ids)) for _ in same]
     return owners, keys, 1

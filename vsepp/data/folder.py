@@ -50,7 +50,7 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
         if splits.setdefault(image, split) != split:
             problems.report(
                 where,
-                f"{image} is in split {quote(split)!r} here and in {splits[image]!r} before. "
+                f"{image} is in split {quote(split)!r} here and in {splits[image]!r} above. "
                 "An image belongs to one split.",
             )
             continue
@@ -81,7 +81,7 @@ def _rows(table: Path, problems: Problems) -> Iterator[tuple[int, Cells]]:
         with table.open(encoding=encoding, errors="surrogateescape", newline="") as lines:
             yield from read(lines, table, problems)
     except UnicodeError as error:
-        raise WrongRequest(f"{table} starts like {encoding}, but is not: {error}.") from error
+        raise WrongRequest(f"{table} starts like {encoding}, but is not valid: {error}.") from error
     except csv.Error as error:
         raise WrongRequest(
             f"{table} cannot be read as a table: {error}. Is a quotation mark unclosed?"

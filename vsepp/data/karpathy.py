@@ -37,7 +37,7 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
         if name not in present[place]:
             problems.report(table, f"names {quote(name)}, which is not in {folders[place]}.")
         elif (place, name) in items:
-            problems.report(table, f"names {name} twice. A picture has one entry and one split.")
+            problems.report(table, f"names {name} twice. An image has one entry and one split.")
         else:
             captions = tuple(sentence["raw"].strip() for sentence in entry["sentences"])
             split = split_named(entry["split"])

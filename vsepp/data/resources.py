@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from PIL import Image
 
 ASSUMED = 8 * 2**30  # bytes of memory, where the system does not tell (Windows)
-FOR_PICTURES = 4  # one part in so many of the memory is for decoded images
+FOR_PICTURES = 4  # a quarter of the memory is for decoded images
 
 
 class Budget:

@@ -79,7 +79,7 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
             if item.key in items:
                 problems.report(
                     item.path,
-                    f"the key {item.key} was in {items[item.key].path} before. "
+                    f"the key {item.key} is already in {items[item.key].path}. "
                     "Keys must be unique.",
                 )
             else:
@@ -107,7 +107,7 @@ def _items(shard: Path, problems: Problems) -> list[CaptionedImage]:
                 "caption per line.",
             )
     for key in contents.labels.keys() - contents.pictures.keys():
-        problems.report(f"{shard}/{key}", "has captions and no image.")
+        problems.report(f"{shard}/{key}", "has captions but no image.")
     return items
 
 
@@ -181,7 +181,7 @@ def _put_label(
     usable = [isinstance(c, str) and is_unicode(c) and bool(c.strip()) for c in captions]
     said = tuple(str(c).strip() for c, keep in zip(captions, usable, strict=True) if keep)
     if len(said) < len(captions):
-        problems.report(f"{shard}/{member.name}", "a caption is empty or no text.")
+        problems.report(f"{shard}/{member.name}", "a caption is empty or not text.")
     if len(ids) != len(captions):
         ids = [f"{key}#{number}" for number in range(len(captions))]
     kept = tuple(str(i) for i, keep in zip(ids, usable, strict=True) if keep)

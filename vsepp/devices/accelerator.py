@@ -16,7 +16,7 @@ Precision = Literal["float64", "float32", "tf32", "bf16"]
 _precision: Precision = "float32"  # of `computing_in`
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
-MALLOC_KEEPS = 2**30  # bytes; larger tensors, and more than so many unused bytes, go back at once
+MALLOC_KEEPS = 2**30  # bytes; larger tensors, and unused bytes beyond that, are returned at once
 MAX_MMAP_THRESHOLD = 2**25  # of older versions of glibc
 
 

@@ -58,7 +58,7 @@ class Processes:
         return self.rank == 0
 
     def share(self, length: int) -> slice:
-        """Which of so many rows are this process's."""
+        """The rows of this process, of `length` in all."""
         return share(length, self.rank, self.number)
 
     def largest_share(self, length: int) -> int:
@@ -144,7 +144,7 @@ class Processes:
             if any(value != found[0] for value in found):
                 listed = "; ".join(f"{value} in process {n}" for n, value in enumerate(found))
                 raise WrongRequest(
-                    f"The processes do not agree about {name}: {listed}. "
+                    f"The processes disagree about {name}: {listed}. "
                     "Start all of them with the same recipe and the same data."
                 )
 
@@ -179,7 +179,9 @@ class Processes:
             yield
         except RuntimeError as error:  # torch's error for a lost connection
             name = f"Process {self.rank} of {self.number}"
-            raise PeerLost(f"{name} has lost the others ({_reason(error)}).") from error
+            raise PeerLost(
+                f"{name} has lost its connection to the others ({_reason(error)})."
+            ) from error
 
 
 ALONE = Processes()
@@ -246,7 +248,7 @@ def _init_process_group() -> None:
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         reason = str(error).strip().splitlines()[0]
-        raise WorkFailed(f"The processes did not meet at {where}: {reason}") from error
+        raise WorkFailed(f"The processes could not connect at {where}: {reason}") from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _raise_on_sigterm)
     atexit.register(_destroy_process_group)
@@ -262,8 +264,8 @@ def _local_gpu() -> int:
     number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if number >= count:
         raise WrongRequest(
-            f"There are more processes on this machine than GPUs ({count}): "
-            f"--nproc-per-node {count}. To train on the CPU, hide them: CUDA_VISIBLE_DEVICES="
+            f"There are more processes on this machine than GPUs ({count}): use "
+            f"--nproc-per-node {count}. To train on the CPU, hide the GPUs: CUDA_VISIBLE_DEVICES="
         )
     return number
 
@@ -271,4 +273,4 @@ def _local_gpu() -> int:
 def _raise_on_sigterm(number: int, frame: FrameType | None) -> None:
     """torchrun ends all processes when one has died; a message and --resume are better than silence."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once; torchrun kills what takes long
-    raise PeerLost("Told to stop: another process has died, or somebody has ended the job.")
+    raise PeerLost("Stopped by SIGTERM: another process has died, or the job was cancelled.")

@@ -1,4 +1,4 @@
-"""What a net is made of, in words and numbers: read with torch and without."""
+"""The description of a model (config.json), without torch, and the hashes that identify it."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ FORMAT = 1
 CONFIG = "config.json"
 IN_THE_BOX = Path(__file__).parents[1] / "pretrained" / "default"
 LARGEST = 8192  # pixels or dimensions of a model
-FEATURES = "features:"  # features:4096 is a net that has run before: its pictures are vectors
+FEATURES = "features:"  # features:4096 has no backbone: its images are vectors of that length
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Design:
 
     backbone: str = "small"
     size: int = 224  # of the crop that the net sees
-    resize: int = 256  # the short side of the picture that it is cut from
-    square: bool = False  # squeeze the whole picture into resize x resize instead
+    resize: int = 256  # the short side of the image that it is cut from
+    square: bool = False  # squeeze the whole image into resize x resize instead
     dim: int = 1024
     hidden: int = (
         0  # width of the GRU, whose states W_g brings into the space; 0: dim, as the paper
@@ -44,7 +44,7 @@ class Architecture(Design):
     """All that is needed to build the same net again, without its training data."""
 
     num_words: int
-    crops: int = 1  # of a picture in use: 1 is the middle; 10 are averaged (10C)
+    crops: int = 1  # of an image in use: 1 is the center; 10 are averaged (10C)
 
     @property
     def view(self) -> View:
@@ -56,11 +56,11 @@ class Architecture(Design):
 
 
 def read_config(folder: Path) -> tuple[Architecture, dict[str, Any]]:
-    """Architecture and notes of a snapshot, with a word to those who point at something else."""
+    """Architecture and notes of a snapshot; other folders are refused with a message."""
     file = folder / CONFIG
     if not file.is_file():
         raise WrongRequest(
-            f"{folder} is not a snapshot: it has no {CONFIG}. `vsepp train` makes one."
+            f"{folder} is not a snapshot: it has no {CONFIG}. `vsepp train` creates one."
         )
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
@@ -79,7 +79,7 @@ def read_config(folder: Path) -> tuple[Architecture, dict[str, Any]]:
 
 
 def _check_values(file: Path, keys: dict[str, Any]) -> None:
-    """A file may be anybody's: what is built by it later must not have to ask."""
+    """Files are untrusted: types and ranges are checked before anything is built from them."""
     for key, kind in get_type_hints(Architecture).items():
         value = keys.get(key)
         if key not in keys and key != "num_words":
@@ -91,7 +91,7 @@ def _check_values(file: Path, keys: dict[str, Any]) -> None:
         else:
             fits = value in get_args(kind)
         if not fits:
-            raise WrongRequest(f"{file}: {key} = {value!r} is not what a snapshot has there.")
+            raise WrongRequest(f"{file}: {key} = {value!r} is not a valid value.")
 
 
 # ---- which model it is ----------------------------------------------------------------------

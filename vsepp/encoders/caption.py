@@ -28,7 +28,7 @@ class CaptionEncoder(Protocol):
         """Words (M, L) ids, padded with anything, and their lengths (M,) -> vectors (M, D)"""
 
     def sorted_path(self, num_captions: int, precision: Precision) -> "SortedPath":
-        """The fastest way to embed batches of so many captions, sorted by length, where it is."""
+        """The fastest way to embed batches of `num_captions` captions sorted by length."""
 
     def state_dict(self) -> dict[str, Any]: ...
 
@@ -39,7 +39,7 @@ class SortedPath(Protocol):
     It begins with what depends on the words alone, so that images can be embedded beside the rest.
     """
 
-    batches_per_graph: int  # so many pay in one CUDA graph; they share one padded size
+    batches_per_graph: int  # as many as pay off in one CUDA graph; they share one padded size
 
     def padded_sizes(self, lengths: np.ndarray) -> np.ndarray:
         """Lengths (B, M) of B batches -> (B,): batches of equal size are computed alike.

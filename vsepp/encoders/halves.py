@@ -34,7 +34,11 @@ def cut_before(net: nn.Module, name: str, size: int) -> tuple[nn.Module, nn.Modu
     finally:
         net.train(was_training)
     if not fits:
-        raise _no_cut(net, name, "the two parts in a row give other features than the whole net")
+        raise _no_cut(
+            net,
+            name,
+            "its two parts, one after the other, compute other features than the whole net",
+        )
     return first, second
 
 

@@ -53,14 +53,14 @@ class Backbone(nn.Module):
 def backbone(name: str, weights: str = "none", size: int = 0) -> Backbone:
     """The net called `name`: "small", another package's, or any of timm's ("vgg19", "resnet152", ...).
 
-    "features:4096" stands for a net that has run before: what it gets is what it gives.
+    "features:4096" stands for a net that has run before, and passes its features on.
     `weights` is "none" (random), "timm" (downloaded by timm) or a file of weights. `size` is the
-    side of the pictures that it will see, for nets that must know; 0: the side that it was made for.
+    side of its images, for nets that depend on it; 0: the size that it was trained with.
     """
     if name == "small":
         if weights != "none":
             raise WrongRequest(
-                "The backbone small starts from scratch: leave model.weights at none."
+                "The backbone small has no pretrained weights: leave model.weights at none."
             )
         return Backbone(small_net(), SMALL_FEATURES, IMAGENET_MEAN, IMAGENET_STD)
     if name.startswith(FEATURES):

@@ -51,7 +51,7 @@ def _in_order(found: Weights, wanted: Weights, file: Path) -> Weights:
     if file.suffix == ".safetensors":
         raise WrongRequest(
             f"{file} does not fit: its tensors have other names than the net's, and a safetensors file "
-            "does not keep their order. Give a file of torch.save, or name the tensors as timm does."
+            "does not keep their order. Use a file of torch.save, or name the tensors as timm does."
         )
     # A classifier's tensors come last and are not wanted; so zip() may stop early.
     names = list(_without_counters(wanted))

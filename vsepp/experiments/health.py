@@ -1,4 +1,4 @@
-"""Stops a run that has gone wrong, or warns, with the command that puts it right."""
+"""Stops a run that has diverged or collapsed, or warns, with the command that avoids it."""
 
 import json
 import math
@@ -48,7 +48,7 @@ def check_health(
     rsum: float,
     warn: Callable[[str], None] = lambda text: None,
 ) -> State:
-    """Raises when the model has diverged or collapsed, or warns; returns what the next epoch has to know.
+    """Raises when the model has diverged or collapsed, or warns; returns the state for the next epoch.
 
     `images` and `captions` are the vectors of the validation split, and `rsum` its recall.
     """
@@ -66,8 +66,8 @@ def check_health(
     now = steps_on_one_point + num_steps
     if now >= STUCK and (recipe.health == "stop" or steps_on_one_point < STUCK):
         message = (
-            f"The model has collapsed by epoch {epoch.number}: all pictures and all captions lie "
-            f"on one point, and {loss} stands at {epoch.loss:.3f}. To go on all the same: "
+            f"The model has collapsed by epoch {epoch.number}: all images and captions lie "
+            f"on one point, and {loss} is {epoch.loss:.3f}. To continue anyway: "
             f"--set health=warn. {_advice(epoch, recipe)}"
         )
         if recipe.health == "stop":
@@ -77,17 +77,17 @@ def check_health(
 
 
 def check_weights(recipe: Recipe, epoch: Epoch, weights: Iterable[Tensor]) -> None:
-    """Some have no say in the validation split, such as those of its missing words."""
+    """Some do not affect the validation split, such as those of words that are not in it."""
     if not _all_finite(weights):
         raise _diverged(recipe, epoch, "a weight")
 
 
 def _diverged(recipe: Recipe, epoch: Epoch, what: str) -> Stopped:
-    """Whatever the recipe says of health: what is not a number never becomes one again."""
+    """Whatever `health` says: NaN never becomes a number again."""
     return Stopped(
-        f"{what[0].upper()}{what[1:]} is not a number after epoch {epoch.number}: the steps were too "
-        f"large. Train again with a lower rate:\n  {_slower(epoch, recipe)}",
-        f"{what} was not a number in epoch {epoch.number}",
+        f"{what[0].upper()}{what[1:]} is NaN or infinite after epoch {epoch.number}: the learning "
+        f"rate is too high. Train again with a lower one:\n  {_slower(epoch, recipe)}",
+        f"{what} was NaN or infinite in epoch {epoch.number}",
     )
 
 
@@ -97,8 +97,8 @@ def _all_finite(tensors: Iterable[Tensor]) -> bool:
 
 def _advice(epoch: Epoch, recipe: Recipe) -> str:
     if recipe.phases[0].epochs > 0 and recipe.phases[0].loss == "sum_of_hinges":
-        return f"Train again with a lower rate:\n  {_slower(epoch, recipe)}"
-    return f"Let it begin with the sum of hinges:\n  {_easier(recipe)}"
+        return f"Train again with a lower learning rate:\n  {_slower(epoch, recipe)}"
+    return f"Start with the sum of hinges:\n  {_easier(recipe)}"
 
 
 def _slower(epoch: Epoch, recipe: Recipe) -> str:

@@ -59,7 +59,9 @@ def precompute(
     if crops not in (1, 10):
         raise WrongRequest(f"crops must be 1 (the center) or 10 (the mean of ten), not {crops}.")
     if keys.before and crops == 10:
-        raise WrongRequest("Maps (model.before) are stored of one crop: use --crops 1.")
+        raise WrongRequest(
+            "Feature maps (model.before) are stored for one crop only: use --crops 1."
+        )
     _check_names(data)
     device = best_device()
     prepare(device)
@@ -80,7 +82,7 @@ def precompute(
 
 
 def _net(name: str, keys: NetKeys) -> Backbone:
-    """The net of a snapshot, as it is stored there, to train that snapshot further; or one by its name."""
+    """The backbone of a snapshot with its own weights, to train that snapshot further; or one by name."""
     folder = snapshot_to_start_from(keys.weights)
     if folder is None:
         return backbone(name, keys.weights, keys.size)
@@ -93,7 +95,7 @@ def _net(name: str, keys: NetKeys) -> Backbone:
         if getattr(plan, key) != has
     ]
     if differ:
-        raise WrongRequest(f"{folder} looks at pictures in another way: {'; '.join(differ)}.")
+        raise WrongRequest(f"{folder} has other settings: {'; '.join(differ)}.")
     return snapshot.model.image_encoder.backbone
 
 

@@ -22,7 +22,7 @@ WORDS = "caption_encoder.words.weight"
 def pretrained_model(
     recipe: Recipe, data: CaptionedImages, items: list[CaptionedImage]
 ) -> tuple[Vocabulary, Architecture, JointEmbedding]:
-    """The model that was trained before; words that it has not met begin at random."""
+    """The model that was trained before; words that it does not know start at random."""
     keys, before = recipe.model, _snapshot_to_start_from(recipe)
     captions = (caption for item in items for caption in item.captions)
     _check_that_words_are_cut_alike(recipe, before.vocabulary)
@@ -39,29 +39,29 @@ def pretrained_model(
         model.load_state_dict(weights)
     except RuntimeError as error:
         raise WrongRequest(
-            f"{recipe.start_from} has weights of other sizes than differs_from_start asks for: {error}"
+            f"The weights of {recipe.start_from} do not fit the keys in differs_from_start: {error}"
         ) from error
     return vocabulary, architecture, model
 
 
 def _check_that_words_are_cut_alike(recipe: Recipe, known: Vocabulary) -> None:
-    """A model keeps the rules that it has learned its words by; a row that asks for others cannot be had."""
+    """A model keeps the tokenizer that it was trained with; a recipe that asks for another is refused."""
     if recipe.data.cutter not in (None, known.cutter):
         raise WrongRequest(
-            f"{recipe.name} cuts words as {recipe.data.words}, and {recipe.start_from} was trained on words "
-            f"cut as {known.cutter or 'unicode'}. Train it again, or go on with its words: "
+            f"{recipe.name} splits captions by {recipe.data.words}, and {recipe.start_from} was trained "
+            f"with {known.cutter or 'unicode'}. Train that model again, or keep its tokenizer: "
             "--set data.words=unicode"
         )
 
 
 def _check_crops(recipe: Recipe, data: CaptionedImages, architecture: Architecture) -> None:
-    """Of pictures: a model of ten crops learns on from ten or from random ones, not from the middle."""
+    """A model of ten crops is trained further on ten or on random ones, not on the center."""
     fits = recipe.crops_at_random or (recipe.data.crop == "ten") == (architecture.crops == 10)
     if not fits and not have_features(data.items):
         wanted = "ten" if architecture.crops == 10 else "center"
         raise WrongRequest(
-            f"{recipe.start_from} looks at {architecture.crops} crops of a picture, and data.crop is "
-            f"{recipe.data.crop}. Learn on as it began: --set data.crop={wanted}"
+            f"{recipe.start_from} takes {architecture.crops} crops of each image, and data.crop is "
+            f"{recipe.data.crop}. Continue with the same crops: --set data.crop={wanted}"
         )
 
 
@@ -74,8 +74,8 @@ def _snapshot_to_start_from(recipe: Recipe) -> Snapshot:
     folder = snapshot_to_start_from(recipe.start_from)
     if folder is None:
         raise WrongRequest(
-            f"{recipe.name} starts from the model {recipe.start_from}, which is no snapshot here. "
-            f"vsepp reproduce {recipe.name} trains both; or name one: --set start_from=FOLDER"
+            f"{recipe.name} starts from {recipe.start_from}, and there is no such snapshot. "
+            f"`vsepp reproduce {recipe.name}` trains both; or choose one: --set start_from=FOLDER"
         )
     return Snapshot.load(folder)
 

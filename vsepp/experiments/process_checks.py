@@ -1,4 +1,4 @@
-"""What several processes must have in common, before they share batches."""
+"""Checks that several processes can share the batches of a run."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from vsepp.experiments.recipe import Recipe
 def check_that_every_process_has_a_pair(recipe: Recipe, processes: Processes) -> None:
     if processes.number > recipe.batch_size:
         raise WrongRequest(
-            f"{processes.number} processes share batches of {recipe.batch_size} pairs, and some would "
-            f"never have one. Start fewer (--nproc-per-node), or take larger batches: "
+            f"{processes.number} processes cannot share batches of {recipe.batch_size} pairs: some would "
+            f"never get one. Start fewer (--nproc-per-node), or use larger batches: "
             f"--set batch_size={processes.number}"
         )
 

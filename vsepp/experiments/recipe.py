@@ -42,10 +42,10 @@ class DataKeys:
     train: tuple[str, ...] = ("train",)  # splits to train on
     validate: str = "val"  # the split that picks the snapshot
     # differs from the paper: 1,000 of COCO's 5,000 in its rows, as in the release
-    validate_images: int = 0  # only the first so many; 0: all
+    validate_images: int = 0  # only the first N; 0: all
     # differs from the release: all captions, but in the paper's rows, where it is 5
-    captions: int = 0  # the first so many of each image; 0: all
-    captions_per_epoch: int = 0  # so many of each image at random in every epoch; 0: all
+    captions: int = 0  # the first N of each image; 0: all
+    captions_per_epoch: int = 0  # N of each image, drawn at random in every epoch; 0: all
     short_captions: float = 0.0  # share of training captions that are cut to one to three words
     crop: Crop = "random_resized"  # of training images
     crop_size: int = 0  # of random crops; 0: model.size
@@ -217,7 +217,7 @@ def _content(name: str) -> Table:
         refuse_quoted_row(name)
         known = ", ".join(sorted(each for each in shipped if not ROW.match(each)))
         raise WrongRequest(
-            f"There is no recipe {name!r}. Name a TOML file, a row of the paper such as 1.11 "
+            f"There is no recipe {name!r}. Use a TOML file, a row of the paper such as 1.11 "
             f"(vsepp recipes lists them), or one of: {known}."
         )
     file = Path(name).expanduser()

@@ -64,7 +64,7 @@ def reproduce(
     for recipe in recipes.values():  # before hours of work, not after them
         if not is_plain_name(recipe.name):
             raise WrongRequest(
-                f"A recipe's name becomes the name of a folder, and {recipe.name!r} cannot."
+                f"A recipe's name becomes a folder's, and {recipe.name!r} cannot be one."
             )
         folds(recipe.protocol, len(data.split("test")))
     done = {
@@ -84,7 +84,7 @@ def _table_number(what: str) -> int:
 def _reproduce(
     recipe: Recipe, source: str, data: CaptionedImages, into: Path, changes: list[str], watcher: Watcher | None
 ) -> Reproduced:  # fmt: skip
-    """All seeds of a recipe; the others go on when one is stopped."""
+    """All seeds of a recipe; if one is stopped, the others continue."""
     results, stopped, folders = [], [], []
     places: list[Path] = []  # of all seeds, including stopped ones
     test = data.with_captions(recipe.data.captions)

@@ -63,8 +63,8 @@ def run(
 ) -> Run:  # fmt: skip
     """Train as the recipe says and leave the best snapshot, metrics and TensorBoard events.
 
-    With `resume`, a run that was killed goes on after its last whole epoch and ends with the weights
-    that it would have had: on a CPU the very same, on a GPU up to rounding, as its atomic additions
+    With `resume`, a run that was killed continues after its last complete epoch and ends with the weights
+    that it would have had: the same bits on a CPU; on a GPU up to rounding, because atomic additions
     come in any order. Where torchrun has started several processes, they share the work.
     """
     processes = init_processes()
@@ -251,7 +251,7 @@ def _follow(
 
 @contextmanager
 def _explain_how_to_resume(keeper: Keeper, processes: Processes) -> Iterator[None]:
-    """A run that cannot go on leaves its best snapshot, and the message says how to continue."""
+    """If a run cannot continue, its best snapshot stays, and the message says how to resume."""
     try:
         yield
     except FirstStopped:

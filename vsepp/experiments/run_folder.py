@@ -38,9 +38,9 @@ class Run:
     validation: Retrieval
 
 
-# differs from the release: no loss of validation, where five captions of a picture are rivals
+# differs from the release: no validation loss, in which the captions of an image would be negatives
 class MetricsLog:
-    """A line per epoch and a curve per figure; a resumed run goes on where the last one stopped."""
+    """metrics.jsonl and TensorBoard events; a resumed run continues both."""
 
     def __init__(self, folder: Path, batch_size: int, epochs_done: int = 0) -> None:
         self.folder = folder
@@ -200,14 +200,14 @@ class Keeper:
         before, now = facts.get("fingerprint"), self.notes["fingerprint"]
         if before is None:
             raise WrongRequest(
-                f"{self.into} cannot be resumed: an older vsepp began it, and did not write down on "
-                "which data. Begin anew in another folder (--into)."
+                f"{self.into} cannot be resumed: an older vsepp started it, and did not record its "
+                "data. Start again in another folder (--into)."
             )
         changed = differences(before, now)
         if changed:
             raise WrongRequest(
-                f"{self.into} cannot be resumed, something changed: {'; '.join(changed)}. "
-                "Change it back, or begin anew in another folder (--into)."
+                f"{self.into} cannot be resumed because something changed: {'; '.join(changed)}. "
+                "Change it back, or start again in another folder (--into)."
             )
 
 
@@ -218,17 +218,17 @@ def _merit(result: Retrieval) -> tuple[float, float]:
 
 
 def has_something_to_resume(into: Path, resume: bool) -> bool:
-    """Whether a killed run is to go on here; a folder with a snapshot is never written over."""
+    """Whether there is a killed run to resume; a folder with a finished snapshot is refused."""
     state = into / STATE
     if (into / CONFIG).exists() and not (resume and state.exists()):
-        advice = "Go on with --resume." if state.exists() else "Its run is finished."
-        raise WrongRequest(f"{into} holds a snapshot already. {advice} Or take another folder.")
-    # An empty one is of a run that was killed before its first epoch was saved: it begins anew.
+        advice = "Continue it with --resume" if state.exists() else "Its run is finished"
+        raise WrongRequest(f"{into} already contains a snapshot. {advice}, or use another folder.")
+    # An empty one is of a run that was killed before its first epoch was saved: it starts again.
     return resume and state.exists() and state.stat().st_size > 0
 
 
 def refuse_stopped(folder: Path, of_run: dict[str, Any], health: str) -> None:
-    """The same run would be stopped again; one of other settings, or told to warn, begins or goes on."""
+    """Refuse to repeat a run that was stopped, unless its settings have changed or it should only warn."""
     file = folder / STOPPED
     if file.is_file():
         before = json.loads(file.read_text(encoding="utf-8"))

@@ -40,7 +40,7 @@ def take_architecture_of_start(
             raise WrongRequest(
                 f"{content.get('name')} starts from {start}, whose model.{key} is {value!r}, and asks "
                 f"for {asked!r}. Leave model.{key} out, or start from another model "
-                "(--set start_from=FOLDER; --set start_from='' begins afresh)."
+                "(--set start_from=FOLDER; --set start_from='' starts from scratch)."
             )
 
 

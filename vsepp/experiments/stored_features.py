@@ -1,4 +1,4 @@
-"""Features in the place of pictures: whether those of a collection fit a net, and those of a frozen net."""
+"""Features instead of images: whether those of a collection fit a net, and those of a frozen net."""
 
 import torch
 from torch import nn
@@ -39,7 +39,7 @@ def length_of_features(data: CaptionedImages) -> int:
     first = data.items[0].path
     if not isinstance(first, FeatureRow):
         raise WrongRequest(
-            f"{data.name} holds pictures, and the recipe learns from features. Make them first: "
+            f"{data.name} contains images, and the recipe trains on features. Compute them first: "
             "vsepp precompute DATA --backbone NAME --into DIR"
         )
     return int(first.table.rows.shape[1])
@@ -51,7 +51,7 @@ def check_that_features_fit(
     data: CaptionedImages,
     finetune_from: str = "",
 ) -> None:
-    """Features of another net, or of other crops, would be learned from without an error."""
+    """Training on features of another net, or of other crops, would not fail, only be wrong."""
     if not have_features(data.items):
         if architecture.takes_features:
             length_of_features(data)
@@ -61,13 +61,13 @@ def check_that_features_fit(
         _check_that_maps_fit(data, finetune_from)
     elif length_of_features(data) != backbone.num_features:
         raise WrongRequest(
-            f"{data.name} does not fit: {architecture.backbone} makes {backbone.num_features:,}. "
-            "Whatever made them, they can be learned from: vsepp train features --data ..."
+            f"{data.name} does not fit {architecture.backbone}, which has {backbone.num_features:,}. "
+            "To train on these features without a backbone: vsepp train features --data ..."
         )
     if model.image_encoder.finetune and not architecture.takes_features and not has_maps(data):
         raise WrongRequest(
-            f"{data.name} cannot train {architecture.backbone}: that takes the pictures. "
-            "Give them, or keep it as it is: --set model.finetune=false"
+            f"{data.name} cannot fine-tune {architecture.backbone}, which needs the images. "
+            "Use the images, or freeze the backbone: --set model.finetune=false"
         )
     if data.origin and not architecture.takes_features:
         net: nn.Module = backbone
@@ -77,12 +77,14 @@ def check_that_features_fit(
         other = {key: (data.origin.get(key), mine[key]) for key in mine}
         differ = [f"{k} {had}, not {has}" for k, (had, has) in other.items() if had != has]
         if differ:
-            raise WrongRequest(f"{data.name} was made by another net: {'; '.join(differ)}.")
+            raise WrongRequest(
+                f"{data.name} was computed by another backbone: {'; '.join(differ)}."
+            )
 
 
 @torch.no_grad()
 def with_features(model: JointEmbedding, pairs: Pairs, processes: Processes = ALONE) -> Pairs:
-    """Sec. 3: what a frozen net makes of a fixed crop can be computed once and reused."""
+    """Sec. 3: the features of fixed crops by a frozen net are computed once and reused."""
     if pairs.images.are_features:
         return pairs
     device = next(model.parameters()).device
@@ -96,6 +98,6 @@ def _check_that_maps_fit(data: CaptionedImages, finetune_from: str) -> None:
     before = module_of_maps(data)
     if not before or before != finetune_from:
         raise WrongRequest(
-            f"{data.name} holds what goes into {before or 'an unknown module'} of a net. Only that module and "
-            f"those after it can be trained from it: --set model.finetune=true --set model.finetune_from={before or 'MODULE'}"
+            f"{data.name} contains the input of {before or 'an unknown module'} of a backbone. Only that module "
+            f"and those after it can be trained on it: --set model.finetune=true --set model.finetune_from={before or 'MODULE'}"
         )

@@ -1,4 +1,4 @@
-"""Who follows a run as it goes."""
+"""The interface by which the command line shows a run."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from vsepp.training.loop import Epoch, Step
 
 
 class Watcher(Protocol):
-    """Sees a run as it goes, in the first process only: what the command line shows."""
+    """Called during a run, in the first process only."""
 
     def begin(
         self, name: str, num_epochs: int, num_pairs: int, epochs_done: int, best_rsum: float

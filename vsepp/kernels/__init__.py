@@ -5,7 +5,7 @@
 yes. Importing this package registers the fused order similarity with the equations, which know tensors alone;
 `fused_loss` finds the kernel of a loss. To add one: write it beside its plain code, register it here, and
 compare the two in tests/kernels. Kernels that lay out their own registers and shared memory are written in
-Gluon, Triton's lower and still experimental language: they are used with the versions that were tried.
+Gluon, Triton's lower and still experimental language: they are used only with the versions that they were tested with.
 """
 
 import warnings
@@ -46,8 +46,8 @@ def gluon_available(device: torch.device) -> bool:
 def _warn_that_triton_is_too_new() -> None:
     found, newest = (".".join(map(str, numbers)) for numbers in (triton_version(), GLUON_TRIED[1]))
     warnings.warn(
-        f"Triton {found} is newer than {newest}, with which vsepp's fastest kernels were tried: plain "
-        "code takes their place, and training on features may take three times as long. "
+        f"Triton {found} is newer than {newest}, the latest that vsepp's fastest kernels were tested with: plain "
+        "code replaces them, and training on features may take three times as long. "
         f"A torch that comes with Triton {newest} is faster.",
         stacklevel=3,
     )

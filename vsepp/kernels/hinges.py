@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vsepp.kernels import power_of_two
 
-LARGEST = 4096  # pairs: so many scores of a row and a column fit into the registers of one program
+LARGEST = 4096  # pairs: the scores of a row and a column must fit into the registers of one program
 NAN = tl.constexpr(tl.PropagateNan.ALL)  # a broken model must not lose less than a good one
 
 
@@ -116,7 +116,7 @@ def sum_of_hinges(
     margin: float, scores: Tensor, total: Tensor, weight: float, image_ids: Tensor | None = None
 ) -> Tensor:
     """Eq. 5: adds the losses of all pairs to `total` and returns `weight` times their gradient."""
-    # scores (M, M), image_ids (M,) where captions of one picture are no rivals -> (M, M)
+    # scores (M, M), image_ids (M,) where captions of one image are no negatives -> (M, M)
     return _launch(sum_both_sides, sum_gradient, scores, total, margin, weight, image_ids)
 
 

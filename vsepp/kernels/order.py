@@ -72,7 +72,7 @@ class Tile:
     per_thread: tuple[int, int]
     threads: tuple[int, int]  # of a warp
     warps: tuple[int, int]
-    unroll: int  # so many steps of the sum are written out: their loads wait together
+    unroll: int  # steps of the sum that are written out: their loads overlap
     parts: int = 1  # into which the sum over coordinates is cut
 
     def options(self) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from vsepp.data.tokens import Vocabulary
 from vsepp.loading.caption_noise import ShortCaptions, WordDropout, unless_said
 from vsepp.loading.images import ImageSource, StoredFeatures, image_source
 
-USUAL_LENGTH = 64  # words of a caption; a batch holds so many of each
-Share = Callable[[int], slice]  # of so many rows: which are this process's
+USUAL_LENGTH = 64  # words per caption that the size of a batch is meant for
+Share = Callable[[int], slice]  # number of rows -> those of this process
 
 
 def all_rows(length: int) -> slice:
@@ -160,7 +160,7 @@ class Batches:
         return iter(self.epoch(self._passes - 1))
 
     def epoch(self, number: int) -> "EpochBatches":
-        """The epoch with this number, from 0; it can be had again."""
+        """The epoch with this number, from 0; the same every time."""
         order = np.random.default_rng((self.seed, number)).permutation(len(self.pairs))
         drawn, dropout, short = None, None, None
         if self.crop in RANDOM_CROPS and self.pairs.images.are_pixels:
@@ -221,7 +221,7 @@ class EpochBatches:
 
 
 def _slices_that_fit(lengths: np.ndarray, size: int) -> Iterator[slice]:
-    """Of captions in order of length, so many that they fit when padded; at least one."""
+    """Slices of captions sorted by length, each with as many as fit when padded, and at least one."""
     start = 0
     while start == 0 or start < len(lengths):  # of no captions, one empty batch
         some = lengths[start : start + size]

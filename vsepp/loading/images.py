@@ -41,7 +41,7 @@ SHARE_OF_GPU = 0.4  # of its free memory, for the pictures of a split
 Indices = Sequence[int] | NDArray[np.int64]
 Draws = NDArray[np.float32]
 Group = tuple[NDArray[np.int64], Draws | None]  # images of some batches, and their draws
-# differs from the release: a large JPEG is decoded at 1/2, 1/4 or 1/8, but not below so many pixels for each pixel of the crop.
+# differs from the release: a large JPEG is decoded at 1/2, 1/4 or 1/8, but with at least this many pixels for each pixel of the crop.
 DETAIL = 2
 # differs from the release: pictures are turned upright, there they are as they lie in the file
 QUARTER_TURNS, FROM_RIGHT, FROM_BOTTOM = (5, 6, 7, 8), (2, 3, 6, 7), (3, 4, 7, 8)
@@ -124,7 +124,7 @@ class StoredFeatures:
 
 @dataclass(frozen=True)
 class Original:
-    """What the header says of a picture, as it is to be seen: upright."""
+    """Size and orientation of a picture by its header; width and height are those of the upright one."""
 
     width: int
     height: int
@@ -287,7 +287,7 @@ class PicturesInMemory:
 
 
 def _in_threads(make: Callable[[slice], Pixels], count: int, shape: tuple[int, ...]) -> Tensor:
-    """What `make` makes of so many rows, a few at a time, by the threads of all batches."""
+    """The results of `make` for `count` rows, a few at a time, in the threads that all batches share."""
     made = np.empty((count, *shape), dtype=np.uint8)
 
     def fill(rows: slice) -> None:

@@ -127,7 +127,7 @@ def _as_text(note: Any) -> str:
 
 def check_no_snapshot(folder: Path) -> None:
     if (folder / CONFIG).exists():
-        raise WrongRequest(f"{folder} holds a snapshot already. Use another folder.")
+        raise WrongRequest(f"{folder} already contains a snapshot. Use another folder.")
 
 
 def _halved(tensor: Tensor) -> Tensor:

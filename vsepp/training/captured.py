@@ -1,4 +1,4 @@
-"""Steps as fast as the device goes: data on the device, CUDA graphs, no wait inside an epoch.
+"""Steps as fast as the device allows: data on the device, CUDA graphs, no wait inside an epoch.
 
 The same pairs in the same batches as in `loop.PlainStepper`, the same losses up to rounding. What is different:
 

@@ -72,7 +72,7 @@ class Objective:
     loss: Loss
     reduction: Reduction = "sum"
     mask_same_image: bool = False  # other captions of the same image are no negatives
-    widths: tuple[int, ...] = ()  # nested vectors: their first so many numbers have the loss, too
+    widths: tuple[int, ...] = ()  # nested vectors: the loss is also computed on the first N numbers
 
     def scores(self, images: Tensor, captions: Tensor, similarity: Similarity) -> list[Tensor]:
         """At the full width, then at each nested one."""
@@ -248,7 +248,7 @@ def trains_net(model: JointEmbedding, batches: Batches) -> bool:
 
 @dataclass(frozen=True)
 class Step:
-    """One batch done, or a few in a row. The loss stays on its device until it is read."""
+    """One batch, or a few in a row, done. The loss stays on its device until it is read."""
 
     epoch: int
     num_pairs: int
@@ -257,7 +257,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Epoch:
-    """One pass over the batches done; numbers start at 1 and go on through all phases."""
+    """One pass over the batches, done. Numbers start at 1 and continue through all phases."""
 
     number: int
     phase: int

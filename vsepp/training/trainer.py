@@ -114,7 +114,7 @@ def _check(
     num_epochs = sum(phase.epochs for phase in phases)
     if isinstance(batches, Iterator) and num_epochs > 1:
         raise WrongRequest(
-            f"`batches` is an iterator, which ends after one epoch, and {num_epochs} are asked for: give "
+            f"`batches` is an iterator, which ends after one epoch, and {num_epochs} were requested: pass "
             "pairs.batches(...), a list, or anything else that can be iterated over again."
         )
     asked = {
@@ -125,7 +125,7 @@ def _check(
     names = [name for name, is_asked in asked.items() if is_asked]
     if names and not isinstance(model, JointEmbedding):
         raise WrongRequest(
-            f"{' and '.join(names)} need a JointEmbedding, whose two encoders can be called apart; "
+            f"{' and '.join(names)} need a JointEmbedding, whose encoders can be called separately; "
             f"this model is a {type(model).__name__}."
         )
 

@@ -1,4 +1,4 @@
-// When the service does not answer: say so, knock now and then, and go on where it was.
+// When the service does not answer: say so, retry now and then, and continue where it was.
 
 import { byId, make } from "./make.js";
 import { Gone, health } from "./server.js";
