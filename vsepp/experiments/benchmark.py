@@ -230,7 +230,8 @@ def _together(results: Sequence[Measurement]) -> tuple[Measurement, dict[str, Sp
         seeds = [result.statistics[number].per_image for result in results]
         statistics.append(replace(one, per_image=mean_of_seeds(seeds)))
         spreads[f"{one.direction} {one.name}"] = spread(seeds)
-    return replace(first, statistics=statistics), spreads
+    remark = f"the mean of {len(results)} seeds; median rank, judgements, probes and single queries are of the first."
+    return replace(first, statistics=statistics, remarks=[*first.remarks, remark]), spreads
 
 
 def open_probes(

@@ -13,7 +13,6 @@ from vsepp.evaluation.reports.tables import comparison_tables, render
 
 SHOWN = 3  # items that a card shows of each model
 CARDS = 6  # of each kind
-ROOM = 0.1  # the share of a bar from which on a label fits
 BINS = (1, 5, 10, 50)  # ranks up to
 BIN_NAMES = ("1", "2-5", "6-10", "11-50", "> 50")
 QUERY = {"captions": "photo", "images": "caption"}
@@ -41,8 +40,9 @@ def comparison_page(models: Sequence[Model], photos: Photos) -> str:
     for other in models[1:]:
         sections += [_pair(models[0], other, way, photos) for way in DIRECTIONS]
     names = " and ".join((", ".join(m.name for m in models[:-1]), models[-1].name))
-    remark = "The first model against each other one, query by query."
-    return page(f"{names} compared", remark, sections)
+    remarks = [f"{result.name}: {remark}" for result in results for remark in result.remarks]
+    lines = ["The first model against each other one, query by query.", *remarks]
+    return page(f"{names} compared", "\n".join(lines), sections)
 
 
 def _pair(a: Model, b: Model, way: str, photos: Photos) -> str:
@@ -53,7 +53,7 @@ def _pair(a: Model, b: Model, way: str, photos: Photos) -> str:
         gain = np.where(first <= 10, np.log(second / first), 0)
         chosen = [n for n in np.argsort(-gain, kind="stable")[:CARDS].tolist() if gain[n] > 0]
         shown = [_card(a, b, way, int(a.result.queries[way][n]), n, photos) for n in chosen]
-        parts.append(f"<h3>{escape(better.name)} finds it, {escape(worse.name)} does not</h3>")
+        parts.append(f"<h3>{escape(better.name)} ranks it higher than {escape(worse.name)}</h3>")
         parts.append(cards(shown))
     title = f"{a.name} against {b.name}: {QUERY[way]} queries"
     return section(
@@ -72,13 +72,15 @@ def _bar(a: Model, b: Model, ranks_a: Ints, ranks_b: Ints) -> str:
         (f"only {b.name}", right_b & ~right_a, "var(--b)"),
         ("neither", ~right_a & ~right_b, "var(--quiet)"),
     )
-    spans = "".join(
-        f'<span style="flex:{share:.4f};background:{colour}" title="{escape(name)}: {share:.1%}">'
-        f"{escape(f'{name} {share:.0%}') if share >= ROOM else ''}</span>"
-        for name, chosen, colour in parts
-        if (share := float(chosen.mean())) > 0
+    spans, names = [], []
+    for name, chosen, colour in parts:
+        share = float(chosen.mean())
+        spans.append(f'<span style="flex:{share:.4f};background:{colour}"></span>')
+        names.append(f'<span><i style="background:{colour}"></i>{escape(name)} {share:.1%}</span>')
+    return (
+        f'<p class="note">Right on the first place:</p><div class="bar">{"".join(spans)}</div>'
+        f'<div class="legend">{"".join(names)}</div>'
     )
-    return f'<p class="note">Right on the first place:</p><div class="bar">{spans}</div>'
 
 
 def _grid(a: Model, b: Model, ranks_a: Ints, ranks_b: Ints) -> str:
