@@ -103,7 +103,7 @@ def test_embedding_imports_no_torch(snapshot_folder, tmp_path):
 def test_recipes_lists_the_papers_rows():
     listed = json.loads(vsepp("recipes", "--json").stdout)
     rows = [recipe for recipe in listed if recipe["row"]]
-    assert (len(listed), len(rows)) == (60, 28)
+    assert (len(listed), len(rows)) == (61, 28)
     assert {"default", "scratch", "f8k-best", "1.11"} <= {recipe["recipe"] for recipe in listed}
     assert all(recipe["expect"] is None for recipe in listed if not recipe["row"])
     for recipe in listed:

@@ -115,7 +115,7 @@ def test_what_cannot_be_reproduced_is_said(collections, tmp_path):
     ):
         with pytest.raises(WrongRequest, match=message):
             reproduce(what, data, tmp_path, changes)
-    with pytest.raises(WrongRequest, match=r"starts from the model 1\.10.*vsepp reproduce 1\.11"):
+    with pytest.raises(WrongRequest, match=r"starts from 1\.10.*vsepp reproduce 1\.11"):
         run(Recipe.of_row("1.11", SHORT), coco, tmp_path / "run")
 
 

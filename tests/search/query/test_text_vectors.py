@@ -36,7 +36,7 @@ def test_short_texts_lose_what_they_share_with_no_text(model):
     (plain,) = unit(model.embed_texts([SHORT]))
     (told,) = text_vectors([SHORT], model)
     assert plain @ model.empty_text > 0.3  # else there would be nothing to lose
-    assert abs(told @ model.empty_text) < 0.2 * (plain @ model.empty_text)
+    assert abs(told @ model.empty_text) < 0.25 * (plain @ model.empty_text)
     rest = plain - REMOVED_COMPONENT * (plain @ model.empty_text) * model.empty_text
     np.testing.assert_allclose(told, rest / np.linalg.norm(rest), atol=1e-5)
 
@@ -59,8 +59,8 @@ def test_words_of_the_same_things_move_together(model):
         same = pairs[:, None] == pairs
         kin.append(scores[same & ~np.eye(len(PAIRS), dtype=bool)].mean())
         strangers.append(scores[~same].mean())
-    assert abs(strangers[1]) < 0.1 < 0.2 < strangers[0]
-    assert kin[1] - strangers[1] > 0.5
+    assert abs(strangers[1]) < 0.5 * strangers[0]
+    assert kin[1] > 0.6
     assert kin[1] - strangers[1] > kin[0] - strangers[0] + 0.1
 
 

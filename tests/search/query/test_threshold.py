@@ -93,7 +93,7 @@ class Dogs(Store):
 
 def test_what_many_photos_have_is_shown_though_none_of_them_stands_out():
     highest_bar = ScoreThresholds(Store(1000), random_texts).threshold(asked(DOG), 1000)
-    dogs = Dogs(1000, clearly=0.5)
+    dogs = Dogs(1000, clearly=0.7)
     assert (dogs.sample(1000) @ DOG >= highest_bar).sum() < 75
     assert 110 < shown(dogs, asked(DOG)) < 300
 
@@ -180,7 +180,7 @@ def test_more_is_shown_where_more_is_expected(known, share, size, seed):
 
 @pytest.mark.parametrize("similarity", ["order_similarity", "negative_distance"])
 def test_scores_may_be_of_any_scale(similarity):
-    store = Dogs(1000, clearly=1.0)
+    store = Dogs(1000, clearly=1.5)
     store.model = replace(Store.model, similarity=similarity)
     scores = SIMILARITIES[similarity](store.sample(1000), DOG[None])[:, 0]
     lowest = ScoreThresholds(store, random_texts).threshold(asked(DOG, expected=SENSE), 1000)

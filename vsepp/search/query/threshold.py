@@ -9,7 +9,7 @@ model's vocabulary (as many, since longer texts score higher) and random photos.
 The threshold is the lowest s that satisfies one of
 
 - b(s) <= known * max(1, words - 1) * min(1 / number of photos, 1 / 100): about one photo by chance;
-- b(s) <= known * 0.3 * f(s): at most 30 % of the hits are explained by chance;
+- b(s) <= known * 0.15 * f(s): at most 15 % of the hits are explained by chance;
 - b(s) <= min(match_share, 30 / number of photos) and b(s) <= 2 * f(s): what photos show only faintly
   does not stand out from chance, so chance may explain all, but of few photos.
 
@@ -37,7 +37,7 @@ from vsepp.search.stores.store import Store
 
 FALSE_PHOTOS = 1  # in the whole collection
 MAX_FALSE_SHARE = 1 / 100  # in a small collection
-MAX_FALSE_OF_HITS = 0.3
+MAX_FALSE_OF_HITS = 0.15
 MAX_FALSE_OF_FAINT = 2.0
 FAINT_PHOTOS = 30  # at most; in large collections a share of them would be a page of chance hits
 SHARES = np.geomspace(1e-6, 0.5, 320)  # of the background: steps of 4 %
