@@ -66,6 +66,22 @@ def pairwise_hinge(
     return too_far + too_near.sum(dim=1) + too_near.sum(dim=0)
 
 
+def distillation(scores: Tensor, targets: Tensor, temperature: float = 0.05) -> Tensor:
+    """How far a model's scores are from its teacher's (Hinton et al., 2015): a KL divergence per query.
+
+    A softmax over each row and each column says how likely every candidate of a query is; the teacher also says
+    which of the wrong ones nearly fit.
+    """
+    # scores (M, M), targets (M, M) -> (M,)
+    return _divergence(scores, targets, temperature) + _divergence(scores.T, targets.T, temperature)
+
+
+def _divergence(scores: Tensor, targets: Tensor, temperature: float) -> Tensor:
+    ours = (scores / temperature).log_softmax(dim=1)
+    theirs = (targets / temperature).log_softmax(dim=1)
+    return (theirs.exp() * (theirs - ours)).sum(dim=1)
+
+
 def _hinges(scores: Tensor, margin: float, negatives: Tensor | None) -> tuple[Tensor, Tensor]:
     """One row per query: the hinges of its negatives, zero where a cell is no negative."""
     positives = scores.diagonal()[:, None]

@@ -201,6 +201,8 @@ def _training(recipe: "Recipe") -> tuple[tuple[bool, str], ...]:
             "loss.nested takes widths below model.dim.",
         ),
         (0 <= recipe.averaging < 1, "averaging takes 0 to just below 1."),
+        (recipe.loss.teacher_weight >= 0, "loss.teacher_weight takes 0 or more."),
+        (recipe.loss.teacher_temperature > 0, "loss.teacher_temperature takes more than 0."),
         (recipe.net_share >= 0, "net_share takes 0 or more."),
         (
             all(0 <= phase.warm_up <= 1 for phase in recipe.phases),

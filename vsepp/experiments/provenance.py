@@ -102,7 +102,8 @@ def fingerprint(recipe: Recipe, data: CaptionedImages) -> Fingerprint:
         "data": content_of(recipe, data),
         "model.weights": _weights(recipe, data),
         "model.word_vectors": _word_vectors(recipe),
-        "start_from": _start(recipe),
+        "start_from": _start(recipe.start_from),
+        "teachers": [_start(folder) for folder in recipe.teachers],
     }
     # As it will be read back from JSON: tuples become lists.
     plain: Fingerprint = json.loads(json.dumps(found, default=vars))
@@ -207,10 +208,10 @@ def _word_vectors(recipe: Recipe) -> str:
     return _hash_file(file).hex()[:16] if file.is_file() and not recipe.start_from else ""
 
 
-def _start(recipe: Recipe) -> str:
-    folder = snapshot_to_start_from(recipe.start_from) if recipe.start_from else None
+def _start(start_from: str) -> str:
+    folder = snapshot_to_start_from(start_from)
     if folder is None:
-        return recipe.start_from
+        return start_from
     plan = json.dumps(vars(read_config(folder)[0]), sort_keys=True).encode()
     files = b"".join(_hash_file(folder / name) for name in SNAPSHOT_FILES)
     return hashlib.sha256(plan + files).hexdigest()[:16]

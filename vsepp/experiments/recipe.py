@@ -27,10 +27,8 @@ from vsepp.experiments.start import take_architecture_of_start
 
 ROW = re.compile(r"\d+\.\d+")
 Words = Literal["unicode", "nltk-3.2", "nltk-3.10"]  # any language, or by the rules of CUTTERS
-OF_ONE_RECIPE = (
-    "start_from=",
-    "model_of=",
-)  # changes that do not apply to the recipes it starts from
+# Changes that do not apply to the recipes it starts from.
+OF_ONE_RECIPE = ("start_from=", "model_of=", "teachers=")
 MEASURED_ON = {"1k": 1000, "5x1k": 5000, "5k": 5000, "full": 1000}  # images, in the paper
 COLLECTIONS = {"coco": "COCO", "f30k": "Flickr30K", "f8k": "Flickr8k"}
 PAPER = Path(__file__).parent / "paper.toml"
@@ -83,6 +81,8 @@ class LossKeys:
     inner_radius: float = 0.5  # of pairwise_hinge
     outer_radius: float = 1.0
     nested: tuple[int, ...] = ()  # Matryoshka widths that are trained besides the full vector
+    teacher_weight: float = 1.0  # of the distance from the teachers' scores
+    teacher_temperature: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,7 @@ class Recipe:
     title: NoEffect[str] = ""  # model and training set, as the paper calls them
     start_from: str = ""  # a snapshot, row or recipe to train further, or "the box"
     differs_from_start: tuple[str, ...] = ()  # keys of model that may differ from it
+    teachers: tuple[str, ...] = ()  # snapshots whose mean scores are imitated (distillation)
     model_of: NoEffect[str] = ""  # the row whose model is only evaluated again
     data: DataKeys = field(default_factory=DataKeys)
     model: ModelKeys = field(default_factory=ModelKeys)

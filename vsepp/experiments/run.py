@@ -51,6 +51,7 @@ from vsepp.experiments.stored_features import (
     length_of_features,
     with_features,
 )
+from vsepp.experiments.teachers import teacher_of
 from vsepp.experiments.watcher import Silent, Watcher
 from vsepp.loading.batches import Batches, Pairs
 from vsepp.loading.caption_noise import with_wrong_captions
@@ -106,6 +107,8 @@ def _train(
         reduction=recipe.loss.reduction,
         mask_same_image=recipe.loss.mask_same_image,
         nested=recipe.loss.nested,
+        teacher_weight=recipe.loss.teacher_weight,
+        teacher_temperature=recipe.loss.teacher_temperature,
         device=device,
         precision=recipe.precision,
         optimizer=optimizer,
@@ -163,6 +166,8 @@ def set_up(
     learned, validation = (
         pairs.with_images(pairs.images.near(device)) for pairs in (learned, validation)
     )
+    if recipe.teachers:
+        learned = learned.with_teacher(teacher_of(recipe.teachers, learned, architecture.view, device))
     if recipe.precision != "float64":
         # Batch norms that wait for other processes cannot be compiled.
         model.image_encoder.use_fast_training(recipe.compiled and processes.number == 1)

@@ -35,6 +35,7 @@ class Batch:
     lengths: Tensor  # (M,)
     image_ids: Tensor  # (M,), equal where two captions share their picture
     negatives: Tensor | None = None  # (M, M), False where an image fits a caption of another
+    targets: Tensor | None = None  # (M, M), a teacher's scores
 
     def __len__(self) -> int:
         return len(self.words)
@@ -42,6 +43,21 @@ class Batch:
     def to(self, device: torch.device) -> "Batch":
         there = {name: tensor for name, tensor in vars(self).items() if tensor is not None}
         return Batch(**{name: t.to(device, non_blocking=True) for name, t in there.items()})
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """Vectors of another model, or of several side by side, for every image and caption of a split."""
+
+    images: Tensor  # (N, D_T)
+    captions: Tensor  # (P, D_T)
+
+    def scores(self, image_ids: Tensor, numbers: Tensor) -> Tensor:
+        # images (M,), captions (M,) -> (M, M)
+        return self.images[image_ids] @ self.captions[numbers].T
+
+    def to(self, device: torch.device) -> "Teacher":
+        return Teacher(self.images.to(device), self.captions.to(device))
 
 
 class Pairs:
@@ -59,6 +75,7 @@ class Pairs:
         self.unknown_word = vocabulary.unknown
         captions = [caption for item in items for caption in item.captions]
         self.words = [np.asarray(ids, dtype=np.int64) for ids in vocabulary.encode(captions)]
+        self.teacher: Teacher | None = None
         self.image_of_caption = np.repeat(np.arange(len(items)), [len(i.captions) for i in items])
 
     def __len__(self) -> int:
@@ -68,6 +85,12 @@ class Pairs:
         """The same pairs, their images from another source."""
         pairs = copy(self)
         pairs.images = images
+        return pairs
+
+    def with_teacher(self, teacher: Teacher) -> "Pairs":
+        """The same pairs; their batches have its scores as targets."""
+        pairs = copy(self)
+        pairs.teacher = teacher
         return pairs
 
     def with_features(self, features: Tensor) -> "Pairs":
@@ -116,12 +139,15 @@ class Pairs:
             whole, captions = captions, short.cut(captions, numbers)
             said = [self._words_of_image(image) for image in self.image_of_caption[numbers]]
             negatives = torch.from_numpy(unless_said(captions, whole, said))
+        targets = None
+        if self.teacher:
+            targets = self.teacher.scores(image_ids, torch.from_numpy(numbers)).float()
         own = share(len(numbers))
         numbers = numbers[own]
         words, lengths = pad(captions[own])
         indices, draws = self.image_of_caption[numbers], None if drawn is None else drawn[numbers]
         pixels = self.images.take(indices, crop, draws)
-        return Batch(pixels, words, lengths, image_ids, negatives)
+        return Batch(pixels, words, lengths, image_ids, negatives, targets)
 
     def _words_of_image(self, image: int) -> set[int]:
         """Every word that one of its captions has."""

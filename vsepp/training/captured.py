@@ -117,19 +117,24 @@ class CapturedStepper:
     def _step(self, words: Tensor, padded_size: int) -> None:
         assert self.objective is not None
         pairs, batch, num_pairs = self.pairs, self.batch, len(words)
-        lengths = pairs.lengths.index_select(0, batch)[0, :num_pairs]
+        lengths = self._row(pairs.lengths, num_pairs)
         rates = self.rates if self.is_constant else self.rates.index_select(0, batch)
         projected = self.captions.project(words, lengths, padded_size)
         with self.image_stream.after_caller():  # beside the recurrence of the captions
-            image_ids = pairs.images.index_select(0, batch)[0, :num_pairs]
+            image_ids, numbers = (self._row(t, num_pairs) for t in (pairs.images, pairs.numbers))
             images = self.model.embed_images(self.images.take(batch, image_ids))
             batch += 1
         captions = self.captions.encode(projected)
         self.image_stream.join()
         scores = self.objective.scores(images, captions, self.model.similarity)
         self.updater.optimizer.zero_grad(set_to_none=True)
-        self.objective.backward(scores, image_ids, self.total)
+        targets = pairs.teacher.scores(image_ids, numbers) if pairs.teacher else None
+        self.objective.backward(scores, image_ids, self.total, targets=targets)
         self._update(rates[0])
+
+    def _row(self, table: Tensor, num_pairs: int) -> Tensor:
+        """Of the running batch."""
+        return table.index_select(0, self.batch)[0, :num_pairs]
 
     def _update(self, rate: Tensor) -> None:
         optimizer = self.updater.optimizer
@@ -162,6 +167,7 @@ class PairsOnDevice:
     def __init__(self, batches: Batches, per_step: int, device: torch.device) -> None:
         pairs = batches.pairs
         self.batches, self.size, self.device = batches, batches.size, device
+        self.teacher = pairs.teacher.to(device) if pairs.teacher else None
         self.per_step = per_step
         self._lengths = np.asarray([len(ids) for ids in pairs.words], dtype=np.int64)
         starts = np.cumsum(self._lengths) - self._lengths

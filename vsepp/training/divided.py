@@ -48,10 +48,11 @@ class DividedStepper(PlainStepper):
             total = scores[0].new_zeros(())
             image_ids = batch.image_ids.to(self.device, non_blocking=True)
             rows = ALL if self.is_alone else self.processes.share(len(image_ids))
-            negatives = batch.negatives
-            if negatives is not None:
-                negatives = negatives.to(self.device, non_blocking=True)
-            objective.backward(scores, image_ids, total, rows, negatives)
+            negatives, targets = (
+                None if part is None else part.to(self.device, non_blocking=True)
+                for part in (batch.negatives, batch.targets)
+            )
+            objective.backward(scores, image_ids, total, rows, negatives, targets)
         self.all_reduce.finish(total)
         return total
 

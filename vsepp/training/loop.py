@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from vsepp.devices import Precision, computing_in, is_gpu
 from vsepp.encoders.joint import JointEmbedding, Similarity
-from vsepp.equations.losses import Loss
+from vsepp.equations.losses import Loss, distillation
 from vsepp.equations.similarity import normalize
 from vsepp.errors import WrongRequest
 from vsepp.kernels import fused_loss
@@ -67,12 +67,14 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 @dataclass(frozen=True)
 class Objective:
-    """What a batch minimises: a loss per pair, its reduction, its negatives and its widths."""
+    """What a batch minimises: a loss per pair, its reduction, its negatives, its widths, and a teacher's part."""
 
     loss: Loss
     reduction: Reduction = "sum"
     mask_same_image: bool = False  # other captions of the same image are no negatives
     widths: tuple[int, ...] = ()  # nested vectors: the loss is also computed on the first N numbers
+    teacher_weight: float = 1.0  # of the distance from a teacher's scores, where there are some
+    teacher_temperature: float = 0.05
 
     def scores(self, images: Tensor, captions: Tensor, similarity: Similarity) -> list[Tensor]:
         """At the full width, then at each nested one."""
@@ -84,16 +86,22 @@ class Objective:
 
     def backward(
         self, scores: Sequence[Tensor], image_ids: Tensor, total: Tensor, rows: slice = ALL,
-        negatives: Tensor | None = None,
+        negatives: Tensor | None = None, targets: Tensor | None = None,
     ) -> None:  # fmt: skip
-        """Backpropagate the loss of the pairs in `rows`; adds their losses at full width to `total`."""
-        # scores (M, M) each, image_ids (M,), negatives (M, M)
+        """Backpropagate the loss of the pairs in `rows`; adds their losses at full width to `total`.
+
+        `targets` are a teacher's scores. What they add to the loss is not part of `total`.
+        """
+        # scores (M, M) each, image_ids (M,), negatives (M, M), targets (M, M)
         masked = image_ids if self.mask_same_image else None
         totals = [total, *(torch.zeros_like(total) for _ in self.widths)]
         gradients = [
             self._gradient(matrix.detach(), masked, its_total, rows, negatives)
             for matrix, its_total in zip(scores, totals, strict=True)
         ]
+        if targets is not None:
+            for matrix, gradient in zip(scores, gradients, strict=True):
+                gradient += self._towards(targets.to(matrix.dtype), matrix.detach(), rows)
         torch.autograd.backward(list(scores), gradients)
 
     def _gradient(
@@ -111,6 +119,14 @@ class Objective:
         reduced = per_pair.sum() if self.reduction == "sum" else per_pair.sum() / len(scores)
         (gradient,) = torch.autograd.grad(reduced, leaf)
         total += per_pair.detach().sum()
+        return gradient
+
+    def _towards(self, targets: Tensor, scores: Tensor, rows: slice) -> Tensor:
+        """The gradient (M, M) that moves the scores to the teacher's."""
+        leaf = scores.requires_grad_()
+        per_pair = distillation(leaf, targets, self.teacher_temperature)[rows]
+        weight = self.teacher_weight / (1 if self.reduction == "sum" else len(scores))
+        (gradient,) = torch.autograd.grad(weight * per_pair.sum(), leaf)
         return gradient
 
     def _per_pair(
@@ -238,7 +254,7 @@ class PlainStepper:
         else:
             scores = [self.model(batch)]
         total = scores[0].new_zeros(())
-        objective.backward(scores, batch.image_ids, total, negatives=batch.negatives)
+        objective.backward(scores, batch.image_ids, total, ALL, batch.negatives, batch.targets)
         return total
 
 

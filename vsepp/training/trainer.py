@@ -54,6 +54,8 @@ def steps_and_epochs(
     reduction: Reduction = "sum",
     mask_same_image: bool = False,
     nested: Sequence[int] = (),
+    teacher_weight: float = 1.0,
+    teacher_temperature: float = 0.05,
     device: torch.device | None = None,
     precision: Precision = "bf16",
     optimizer: torch.optim.Optimizer | None = None,
@@ -67,13 +69,18 @@ def steps_and_epochs(
     """The same in small steps: every batch, or a few of them, and after its last one the epoch.
 
     A resumed run gives its `optimizer` and `epochs_done`. Batches larger than the device's memory are embedded
-    `chunk_size` pairs at a time. `nested` widths have the loss, too. The default is the fastest `stepper`.
+    `chunk_size` pairs at a time. `nested` widths have the loss, too. The scores of `batches.pairs.teacher` are imitated
+    with `teacher_weight`. The default is the fastest `stepper`.
     """
     _check(model, batches, phases, nested, chunk_size, processes)
     device = device or trained_parameters(model)[0].device
     # Phases share the optimizer, and so keep its state.
     updater = Updater(model, optimizer or adam(model), gradient_clip, average)
-    objectives = [Objective(p.loss, reduction, mask_same_image, tuple(nested)) for p in phases]
+    teaching = {"teacher_weight": teacher_weight, "teacher_temperature": teacher_temperature}
+    objectives = [
+        Objective(phase.loss, reduction, mask_same_image, tuple(nested), **teaching)
+        for phase in phases
+    ]
     is_divided = bool(chunk_size) or processes.number > 1
     needs_plain = is_divided or precision == "float64"
     name = stepper or ("plain" if needs_plain else fastest_stepper(model, batches, device))
