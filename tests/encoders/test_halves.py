@@ -8,7 +8,12 @@ from vsepp.encoders.halves import cut_before
 from vsepp.encoders.joint import ImageEncoder
 from vsepp.errors import WrongRequest
 
-CUTS = {"resnet18": "layer4", "tf_efficientnet_lite0": "blocks.6", "tiny_vit_5m_224": "stages.3"}
+CUTS = {
+    "resnet18": "layer4",
+    "tf_efficientnet_lite0": "blocks.6",
+    "tiny_vit_5m_224": "stages.3",
+    "vit_small_patch14_dinov2": "blocks.8",
+}
 
 
 def pictures(size, number=2):
@@ -18,12 +23,12 @@ def pictures(size, number=2):
 
 @pytest.mark.parametrize("name", CUTS)
 def test_both_parts_in_a_row_are_the_net(name):
-    size = 224 if "vit" in name else 64
+    size = {"tiny_vit_5m_224": 224, "vit_small_patch14_dinov2": 56}.get(name, 64)
     net = backbone(name, "none", size).eval()
     first, second = cut_before(net.net, CUTS[name], size)
     with torch.no_grad():
         maps = first.eval()(net.scaled(pictures(size)))
-        assert maps.dim() == 4
+        assert maps.dim() == (3 if "patch14" in name else 4)
         assert torch.allclose(second.eval()(maps), net(pictures(size)), atol=1e-5)
     shared = {id(weight) for part in (first, second) for weight in part.parameters()}
     assert shared == {id(weight) for weight in net.parameters()}

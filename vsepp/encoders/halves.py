@@ -1,7 +1,7 @@
 """A net cut in two before one of its modules: a frozen part, whose output can be stored, and a part that is trained.
 
 Both share the net's weights, and each skips the other's modules. So a net can be cut where one tensor passes from module to
-module in the order in which they are registered, as in timm's nets of stages.
+module in the order in which they are registered, as in timm's nets of stages and vision transformers.
 """
 
 from copy import copy
@@ -11,6 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from vsepp.errors import WrongRequest
+
+# What timm's vision transformers compute between their modules, in methods: positions, and one vector of all.
+AT_THE_START, AT_THE_END = "_pos_embed", "pool"
+
+
+def _passed_on(maps: Tensor, *_: Any, **__: Any) -> Tensor:
+    return maps
 
 
 class _Skipped(nn.Module):
@@ -49,6 +56,9 @@ def _part(net: nn.Module, name: str, is_first: bool) -> nn.Module:
         raise _no_cut(net, child, "there is no such module")
     part = copy(net)
     part._modules = {}
+    outside = AT_THE_END if is_first else AT_THE_START
+    if hasattr(type(part), outside):
+        setattr(part, outside, _passed_on)
     skips = not is_first
     for key, module in net.named_children():
         if key == child:

@@ -180,7 +180,7 @@ class ImageEncoder(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """phi(i)."""
-        # images (M, 3, S, S) or (M, K, 3, S, S), or maps (M, C, H, W) -> features (M, D_phi)
+        # images (M, 3, S, S) or (M, K, 3, S, S), or maps (M, C, H, W) or (M, L, C) -> features (M, D_phi)
         net = self._net()
         with (
             torch.set_grad_enabled(torch.is_grad_enabled() and self.finetune),
@@ -201,7 +201,7 @@ class ImageEncoder(nn.Module):
             mean: Tensor = crops.unflatten(0, images.shape[:2]).mean(1)
             return mean
         first, second = self._halves
-        if images.shape[1] == 3:  # pixels
+        if images.dim() == 4 and images.shape[1] == 3:  # pixels
             with torch.no_grad():
                 images = first(self.backbone.scaled(images))
         features: Tensor = second(images.to(self.linear.weight.dtype))

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,7 +14,13 @@ from vsepp.data.captioned import CaptionedImage, CaptionedImages, is_plain_name,
 from vsepp.data.collections import Track, no_progress
 from vsepp.data.features import ORIGIN
 from vsepp.data.pictures import View
-from vsepp.devices import best_device, inference_batch_size, prepare
+from vsepp.devices import (
+    autocast,
+    best_device,
+    computing_in,
+    inference_batch_size,
+    prepare,
+)
 from vsepp.encoders.backbones import Backbone, backbone, fingerprint
 from vsepp.encoders.halves import cut_before
 from vsepp.errors import WrongRequest
@@ -36,6 +42,9 @@ class NetKeys:
     resize: int = 256
     square: bool = False
     before: str = ""  # store the input of this module, such as stages.3, for model.finetune_from
+    precision: Literal["float32", "bf16"] = (
+        "float32"  # bf16 is three times as fast where there are instructions for it
+    )
 
 
 @dataclass(frozen=True)
@@ -69,15 +78,21 @@ def precompute(
     view = View(keys.size, keys.resize, keys.square, crops)
     part = cut_before(net.net, keys.before, keys.size)[0] if keys.before else net
     origin = _origin(data, name, part, view)
-    _begin(into, origin | ({"before": keys.before} if keys.before else {}))
+    if keys.before:
+        origin["before"] = keys.before
+    if keys.precision != "float32":
+        origin["precision"] = keys.precision
+    _begin(into, origin)
 
     def compute(images: Tensor) -> Tensor:
         images = images.to(device)
-        rows: Tensor = part(net.scaled(images)).half() if keys.before else net(images).float()
-        return rows.cpu()
+        with autocast(images, on_cpu=True):
+            rows: Tensor = part(net.scaled(images)) if keys.before else net(images)
+        return (rows.half() if keys.before else rows.float()).cpu()
 
-    for split in data.splits:
-        _write_split(data.split(split), ON_DISK.get(split, split), compute, view, into, track)
+    with computing_in(keys.precision):
+        for split in data.splits:
+            _write_split(data.split(split), ON_DISK.get(split, split), compute, view, into, track)
     return {split: pictures for split, (pictures, _) in data.splits.items()}
 
 
