@@ -1,4 +1,4 @@
-"""Word vectors in 8 bits: by hand, by law, and as files that torch and onnxruntime read alike."""
+"""Word vectors and other matrices in 8 bits: by hand, by law, and as files that torch and onnxruntime read alike."""
 
 import json
 import shutil
@@ -19,8 +19,10 @@ from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
-from vsepp.snapshots.quantized import SCALES, WORDS, dequantize, quantize
+from vsepp.snapshots.quantized import WORDS, dequantize, matrices, quantize, scale_of
 from vsepp.snapshots.snapshot import Snapshot
+
+SCALES = scale_of(WORDS)
 
 
 def snapshot_of(**keys):
@@ -78,6 +80,47 @@ def test_torch_and_onnxruntime_read_the_same_words(keys, half, tmp_path):
         assert (again / name).read_bytes() == (folder / name).read_bytes()
 
 
+def pictures(number):
+    generator = np.random.default_rng(0)
+    return list(generator.integers(0, 256, (number, 3, 160, 160), dtype=np.uint8))
+
+
+def images_by_torch(snapshot, pixels):
+    with torch.no_grad():
+        return snapshot.model.embed_images(torch.from_numpy(np.stack(pixels))).numpy()
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_net_in_int8_multiplies_whole_numbers(half, tmp_path):
+    before = snapshot_of(backbone="test_vit", size=160, resize=160)
+    folder = before.save(tmp_path / "once", half=half, int8=True)
+    stored = load_file(folder / "model.safetensors")
+    in_int8 = {name for name, tensor in stored.items() if tensor.dtype == torch.int8}
+    assert in_int8 == set(matrices(before.model.state_dict()))
+    assert {"caption_encoder.gru.weight_hh_l0", WORDS} < in_int8
+    linear = [name for name in in_int8 if name.startswith("image_encoder.backbone.")]
+    graph = onnx.load(folder / "image.onnx", load_external_data=False).graph
+    kinds = [node.op_type for node in graph.node]
+    assert kinds.count("MatMulInteger") == len(linear) > 4
+    assert max(len(constant.raw_data) for constant in graph.initializer) < 256
+    after, pixels = Snapshot.load(folder), pictures(5)
+    expected = images_by_torch(after, pixels)
+    np.testing.assert_allclose(expected, images_by_torch(before, pixels), atol=0.02)
+    np.testing.assert_allclose(vsepp.load(folder).embed_pixels(pixels), expected, atol=0.03)
+    again = after.save(tmp_path / "twice", half=half, int8=True)
+    for name in ("model.safetensors", "caption.onnx", "image.onnx"):
+        assert (again / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_the_vector_of_a_picture_does_not_depend_on_its_neighbours(tmp_path):
+    snapshot = snapshot_of(backbone="test_vit", size=160, resize=160)
+    embedder, pixels = vsepp.load(snapshot.save(tmp_path, int8=True)), pictures(3)
+    pixels[1] = pixels[1] // 100  # rounded by a smaller scale than the others
+    together = embedder.embed_pixels(pixels)
+    alone = np.concatenate([embedder.embed_pixels([one]) for one in pixels])
+    np.testing.assert_array_equal(together, alone)
+
+
 @pytest.mark.slow
 def test_a_model_of_pictures_is_smaller_and_nearly_the_same(tmp_path):
     snapshot = snapshot_of(backbone="small", size=32, resize=40)
@@ -98,10 +141,13 @@ def test_words_that_are_not_finite_stay_as_they_are(tmp_path):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda w: w.pop(SCALES), "words in int8 need .* scales in float32"),
-        (lambda w: w.update({SCALES: w[SCALES].half()}), "words in int8 need"),
-        (lambda w: w.update({SCALES: w[SCALES][1:]}), "words in int8 need"),
-        (lambda w: w.update({SCALES: w[SCALES][:, None].repeat(1, 2)}), "words in int8 need"),
+        (lambda w: w.pop(SCALES), "words.weight in int8 needs .* scales in float32"),
+        (lambda w: w.update({SCALES: w[SCALES].half()}), "words.weight in int8 needs"),
+        (lambda w: w.update({SCALES: w[SCALES][1:]}), "words.weight in int8 needs"),
+        (
+            lambda w: w.update({SCALES: w[SCALES][:, None].repeat(1, 2)}),
+            "words.weight in int8 needs",
+        ),
         (lambda w: w.update({WORDS: w[WORDS][1:]}), "words"),
         (lambda w: w.update({WORDS: w[WORDS].float()}), "Unexpected key"),
     ],

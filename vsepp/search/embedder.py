@@ -129,7 +129,9 @@ class Embedder:
             )
         remaining = iter(crops)
         vectors = [np.zeros((0, self.dim), dtype=np.float32)]
-        while batch := list(islice(remaining, IMAGE_BATCH)):
+        most = self._image.get_inputs()[0].shape[0]  # a number where the graph takes no other
+        size = most if isinstance(most, int) else IMAGE_BATCH
+        while batch := list(islice(remaining, size)):
             vectors += self._image.run(None, {"images": np.stack(batch)})
         return np.concatenate(vectors)
 

@@ -7,7 +7,9 @@ import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,6 +22,7 @@ from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.caption import CaptionEncoder
 from vsepp.encoders.joint import ImageEncoder
 from vsepp.snapshots.caption_graph import caption_graph
+from vsepp.snapshots.int8_graph import Int8Matrix, multiply_in_int8, restore_from_int8
 from vsepp.snapshots.quantized import dequantize, quantize
 
 OPSET = 18
@@ -30,23 +33,25 @@ MIN_EXTERNAL = 256  # bytes; smaller constants stay inside the graph
 def export_images(encoder: ImageEncoder, plan: Architecture, weights: Path) -> None:
     """image.onnx: images uint8 (M, 3, S, S) -> vectors float32 (M, D).
 
-    A model of ten crops takes (M, 10, 3, S, S), one of features float32 (M, D_phi).
+    A model of ten crops takes (M, 10, 3, S, S), one of features float32 (M, D_phi). A net whose matrices are stored in
+    8 bits takes one image at a time (M = 1).
     """
     was_training = encoder.training
     device = next(encoder.parameters()).device
     example = _example(encoder, plan)
+    one_at_a_time = _has_matrices_in_int8(weights)
     with _channels_first(encoder), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             encoder.cpu().eval(),
-            (example,),
+            (example[:1] if one_at_a_time else example,),
             dynamo=True,
             verbose=False,
             optimize=False,  # or batch norms would be folded into second copies of the weights
             opset_version=IMAGE_OPSET,
             input_names=["images"],
             output_names=["vectors"],
-            dynamic_shapes=({0: torch.export.Dim("M")},),
+            dynamic_shapes=None if one_at_a_time else ({0: torch.export.Dim("M")},),
         )
     encoder.to(device).train(was_training)
     assert program is not None  # export() returns None only in its older form
@@ -89,9 +94,9 @@ def _save(model: onnx.ModelProto, weights: Path, name: str) -> None:
     """Write a graph whose large constants are read from the weights' file."""
     content = weights.read_bytes()
     starts = _tensor_ranges(content)
-    restoring = []
+    restoring, in_int8 = [], {}
     for constant in list(model.graph.initializer):
-        array = numpy_helper.to_array(constant)
+        array, tensor = numpy_helper.to_array(constant), constant.name
         if array.nbytes < MIN_EXTERNAL:
             continue
         found = _find_in_any_form(array, content, starts)
@@ -100,14 +105,18 @@ def _save(model: onnx.ModelProto, weights: Path, name: str) -> None:
             # onnxruntime runs these nodes once, when it loads the graph.
             restoring += _replace_by_stored(constant, stored, is_transposed)
             _make_external(constant, weights.name, offset, stored.nbytes)
-        elif (places := _find_in_int8(array, content, starts)) is not None:
+        elif (matrix := _find_in_int8(array, content, starts)) is not None:
             scales = model.graph.initializer.add()
-            restoring += _replace_by_int8(constant, scales)
-            _make_external(constant, weights.name, places[0], array.size)
-            _make_external(scales, weights.name, places[1], 4 * len(array))
-    nodes = [*restoring, *model.graph.node]
+            in_int8[tensor] = _replace_by_int8(constant, scales, matrix)
+            _make_external(constant, weights.name, matrix.numbers, array.size)
+            _make_external(scales, weights.name, matrix.scales, 4 * matrix.rows)
+    nodes = multiply_in_int8(model.graph.node, in_int8)
+    used = {tensor for node in nodes for tensor in node.input}
+    restoring += [
+        node for name in in_int8 if name in used for node in restore_from_int8(name, in_int8[name])
+    ]
     del model.graph.node[:]
-    model.graph.node.extend(nodes)
+    model.graph.node.extend([*restoring, *nodes])
     _strip_metadata(model)
     (weights.parent / name).write_bytes(model.SerializeToString())
 
@@ -160,30 +169,43 @@ def _replace_by_stored(
     ]
 
 
+@dataclass(frozen=True)
+class _Place:
+    """A matrix in 8 bits: the offsets of its numbers and scales, and whether the graph has it transposed."""
+
+    numbers: int
+    scales: int
+    rows: int
+    is_transposed: bool
+
+
 def _find_in_int8(
     array: np.ndarray, content: bytes, ranges: list[tuple[int, int]]
-) -> tuple[int, int] | None:
-    """The offsets of a table's numbers in 8 bits and of their scales."""
+) -> _Place | None:
     if array.ndim != 2 or array.dtype != np.float32 or not np.isfinite(array).all():
         return None
-    parts = quantize(torch.from_numpy(array.copy()))
-    if not np.array_equal(dequantize(*parts).numpy(), array):
-        return None
-    numbers, scales = (_find(part.numpy(), content, ranges) for part in parts)
-    return None if numbers is None or scales is None else (numbers, scales)
+    for is_transposed in (False, True):
+        parts = quantize(torch.from_numpy((array.T if is_transposed else array).copy()))
+        exact = dequantize(*parts).numpy()
+        if not np.array_equal(exact.T if is_transposed else exact, array):
+            continue
+        numbers, scales = (_find(part.numpy(), content, ranges) for part in parts)
+        if numbers is not None and scales is not None:
+            return _Place(numbers, scales, len(parts[1]), is_transposed)
+    return None
 
 
-def _replace_by_int8(constant: onnx.TensorProto, scales: onnx.TensorProto) -> list[onnx.NodeProto]:
-    """Give a constant 8 bits, and the scales of its rows their shape; returns the nodes that restore it.
-
-    Not DequantizeLinear: onnxruntime would run it with every query, and take seven times as long.
-    """
-    name, scales.name = constant.name, f"{constant.name}.scales"
+def _replace_by_int8(
+    constant: onnx.TensorProto, scales: onnx.TensorProto, place: _Place
+) -> Int8Matrix:
+    """Give a constant 8 bits and the shape that is stored, and the scales of its rows theirs."""
+    name, columns = constant.name, numpy_helper.to_array(constant).size // place.rows
     constant.name, constant.data_type = f"{name}.int8", TensorProto.INT8
-    scales.data_type = TensorProto.FLOAT
-    scales.dims.extend([constant.dims[0], 1])
-    as_float = helper.make_node("Cast", [constant.name], [f"{name}.unscaled"], to=TensorProto.FLOAT)
-    return [as_float, helper.make_node("Mul", [f"{name}.unscaled", scales.name], [name])]
+    del constant.dims[:]
+    constant.dims.extend([place.rows, columns])
+    scales.name, scales.data_type = f"{name}.scales", TensorProto.FLOAT
+    scales.dims.extend([place.rows])
+    return Int8Matrix(constant.name, scales.name, place.is_transposed)
 
 
 def _make_external(constant: onnx.TensorProto, file: str, offset: int, length: int) -> None:
@@ -196,11 +218,22 @@ def _make_external(constant: onnx.TensorProto, file: str, offset: int, length: i
         constant.external_data.add(key=key, value=str(value))
 
 
+def _has_matrices_in_int8(weights: Path) -> bool:
+    """Of the net, not of the captions alone."""
+    header = _header(weights.read_bytes())[0]
+    net = (entry for name, entry in header.items() if name.startswith("image_encoder."))
+    return any(entry["dtype"] == "I8" for entry in net)
+
+
+def _header(content: bytes) -> tuple[dict[str, Any], int]:
+    """What a safetensors file says of its tensors, and where their bytes begin."""
+    size = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + size]), 8 + size
+
+
 def _tensor_ranges(content: bytes) -> list[tuple[int, int]]:
     """Start and end of each tensor in a safetensors file."""
-    header_size = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + header_size])
-    base = 8 + header_size
+    header, base = _header(content)
     return [
         (base + entry["data_offsets"][0], base + entry["data_offsets"][1])
         for name, entry in header.items()

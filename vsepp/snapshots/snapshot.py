@@ -16,7 +16,8 @@ from vsepp.encoders.architecture import CONFIG, FORMAT, Architecture, read_confi
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 from vsepp.snapshots.export import export_captions, export_images
-from vsepp.snapshots.quantized import with_words_in_float, with_words_in_int8
+from vsepp.snapshots.quantized import WORDS as WORD_VECTORS
+from vsepp.snapshots.quantized import in_float, in_int8, matrices
 
 WEIGHTS, WORDS, CARD = "model.safetensors", "tokenizer.json", "README.md"
 IN_CONFIG_ALONE = ("recipe", "fingerprint")  # notes that are too long for a card
@@ -40,23 +41,25 @@ class Snapshot:
         graphs: bool = True,
         half: bool = False,
         int8_words: bool = False,
+        int8: bool = False,
     ) -> Path:
         """Write the folder, with or without its ONNX graphs, which take some seconds.
 
         With `half`, matrices are stored in half precision: half the size, and vectors that agree to
         three digits. With `int8_words`, the word vectors are stored in 8 bits, which most of a large
-        vocabulary's size is. Everything is written to a draft first: an earlier snapshot stays valid
-        until then.
+        vocabulary's size is; with `int8`, so are the matrices of the net and of the caption encoder, and
+        the image graph multiplies in 8 bits, too. Everything is written to a draft first: an earlier
+        snapshot stays valid until then.
         """
         folder = Path(folder)
         draft = folder / ".draft"  # one name, so that the next run clears what a killed one left
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         try:
-            self._write(draft, half, int8_words)
+            self._write(draft, half, int8_words, int8)
             if graphs:
                 # The stored weights, which are rounded, not those in memory.
-                stored = Snapshot.load(draft).model if half or int8_words else self.model
+                stored = Snapshot.load(draft).model if half or int8_words or int8 else self.model
                 export_images(stored.image_encoder, self.architecture, draft / WEIGHTS)
                 export_captions(stored.caption_encoder, draft / WEIGHTS)
             _replace_folder(folder, draft)
@@ -64,13 +67,13 @@ class Snapshot:
             shutil.rmtree(draft, ignore_errors=True)
         return folder
 
-    def _write(self, folder: Path, half: bool, int8_words: bool) -> None:
+    def _write(self, folder: Path, half: bool, int8_words: bool, int8: bool) -> None:
         weights = {
             name: tensor.detach().cpu().contiguous()
             for name, tensor in self.model.state_dict().items()
         }
-        if int8_words:
-            weights = with_words_in_int8(weights)
+        if int8 or int8_words:
+            weights = in_int8(weights, matrices(weights) if int8 else [WORD_VECTORS])
         if half:
             weights = {name: _halved(tensor) for name, tensor in weights.items()}
         try:
@@ -97,7 +100,7 @@ class Snapshot:
         try:
             _check_sizes(architecture, folder / WEIGHTS)
             model = JointEmbedding.build(architecture, finetune=finetune)
-            model.load_state_dict(with_words_in_float(load_file(folder / WEIGHTS)))
+            model.load_state_dict(in_float(load_file(folder / WEIGHTS)))
         except (OSError, SafetensorError, RuntimeError) as error:
             raise WrongRequest(f"{folder / WEIGHTS} does not fit {CONFIG}: {error}") from error
         vocabulary = Vocabulary.load(folder / WORDS)
