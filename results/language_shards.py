@@ -1,6 +1,6 @@
 """Adds captions of other languages to Flickr8k's photos, as tar shards to learn from and to measure on.
 
-    python results/language_shards.py CAPTIONS WORLD
+    python results/language_shards.py CAPTIONS WORLD [once]
     python results/language_shards.py CAPTIONS FLICKR8K INTO
 
 CAPTIONS is a JSON file, maybe packed by gzip: {KEY: {"de": [...], "fr": [...], ...}}.
@@ -8,7 +8,8 @@ CAPTIONS is a JSON file, maybe packed by gzip: {KEY: {"de": [...], "fr": [...], 
 The first form adds to what results/world.py wrote, so near-duplicates of held-out photos stay out. Each training photo comes
 once more for each language, under a key of its own such as KEY-de: with data.captions_per_epoch = 1, every epoch sees
 each photo in every language. A validation photo gets the captions of all languages itself: as a second photo it
-would tie with itself for the first place.
+would tie with itself for the first place. With "once", each training photo comes once more for all languages
+together, so that epochs in which the net learns stay short, and validation photos stay English.
 
 The second form writes INTO/de, INTO/fr, ...: val and test with the captions of one language, and only the photos that have some.
 """
@@ -89,6 +90,17 @@ def add_to_world(captions: Captions, world: Path) -> None:
         print(f"{shard.stem}: {sum(len(label['captions']) for *_, label in found):,} captions")
 
 
+def add_once_to_world(captions: Captions, world: Path) -> None:
+    for shard in sorted(world.glob("flickr8k-train-???.tar")):
+        found = []
+        for key, image, label in photos(shard):
+            others = [text for texts in captions.get(key, {}).values() for text in texts]
+            if others:
+                found.append((f"{key}-xx", image, label | {"captions": others}))
+        write(found, shard.with_stem(f"{shard.stem}-xx"))
+        print(f"{shard.stem}-xx: {len(found):,} photos")
+
+
 def write_each_language(captions: Captions, flickr8k: Path, into: Path) -> None:
     for language in languages_of(captions):
         (into / language).mkdir(parents=True, exist_ok=True)
@@ -107,6 +119,8 @@ def main() -> None:
         sys.exit(f"{folder} has no shards such as flickr8k-train-000.tar.")
     if len(sys.argv) == 3:
         add_to_world(captions, folder)
+    elif sys.argv[3] == "once":
+        add_once_to_world(captions, folder)
     else:
         write_each_language(captions, folder, Path(sys.argv[3]))
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vsepp.encoders.joint import IMAGENET_MEAN as IMAGENET_MEAN  # for backbones of other packages
 from vsepp.encoders.joint import IMAGENET_STD as IMAGENET_STD
@@ -19,6 +19,7 @@ from vsepp.encoders.joint import backbone as backbone
 from vsepp.encoders.net_weights import load_weights
 from vsepp.errors import WorkFailed, WrongRequest
 
+MEAN = "mean"  # vit_small_patch14_dinov2+mean
 PORTS, TIMEOUT = {"https": 443, "http": 80}, 5.0  # seconds
 
 
@@ -26,6 +27,9 @@ def timm_backbone(name: str, weights: str, size: int) -> Backbone:
     import timm
     from timm.data import resolve_model_data_config
 
+    name, _, pooling = name.partition("+")
+    if pooling not in ("", MEAN):
+        raise WrongRequest(f"There is no pooling {pooling!r} of a backbone: +{MEAN} is the only one.")
     if name.partition(".")[0] not in timm.list_models():
         close = _names_like(name, timm.list_models())
         raise WrongRequest(
@@ -45,7 +49,21 @@ def timm_backbone(name: str, weights: str, size: int) -> Backbone:
     scaling = resolve_model_data_config(net)
     # pre-logits may be wider than the last feature map: VGG19's fc7 has 4,096 of them
     num_features: Any = getattr(net, "head_hidden_size", None) or net.num_features
+    if pooling:
+        _pool_class_and_mean(net, name)
+        num_features *= 2
     return Backbone(net, int(num_features), scaling["mean"], scaling["std"])
+
+
+def _pool_class_and_mean(net: Any, name: str) -> None:
+    """Both what the class token says of an image and the mean of its patches, as DINOv2 was evaluated."""
+    if getattr(net, "global_pool", "") != "token" or not net.num_prefix_tokens:
+        raise WrongRequest(f"{name} has no class token that +{MEAN} could join with a mean.")
+
+    def pool(tokens: Tensor, *_: Any, **__: Any) -> Tensor:
+        return torch.cat([tokens[:, 0], tokens[:, net.num_prefix_tokens :].mean(1)], dim=1)
+
+    net.pool = pool
 
 
 def _names_like(name: str, known: list[str]) -> list[str]:

@@ -9,14 +9,21 @@ from torch import Tensor, nn
 
 from vsepp.data.captioned import CaptionedImage, CaptionedImages, have_features
 from vsepp.data.tokens import Vocabulary, read_word_vectors
+from vsepp.devices import autocast
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
+from vsepp.equations.similarity import normalize
 from vsepp.errors import WrongRequest
+from vsepp.evaluation.retrieval import embed_captions
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.start import snapshot_to_start_from
+from vsepp.experiments.stored_features import with_features
+from vsepp.loading.batches import Pairs
 from vsepp.snapshots.snapshot import Snapshot
+from vsepp.snapshots.surgery import linear_map
 
-WORDS = "caption_encoder.words.weight"
+FITTED_ON = 4_000  # images
+WORDS, IMAGES = "caption_encoder.words.weight", "image_encoder."
 
 
 def pretrained_model(
@@ -30,10 +37,15 @@ def pretrained_model(
     other = {key: getattr(keys, key) for key in recipe.differs_from_start}
     architecture = replace(before.architecture, num_words=len(vocabulary), **other)
     _check_crops(recipe, data, architecture)
+    other_net = "backbone" in recipe.differs_from_start
+    net_weights = keys.weights if other_net else "none"
     model = JointEmbedding.build(
-        architecture, "none", keys.finetune, keys.fixed_statistics, keys.finetune_from
+        architecture, net_weights, keys.finetune, keys.fixed_statistics, keys.finetune_from
     )
     weights = before.model.state_dict()
+    if other_net:  # then only what it knows of captions goes on
+        of_net = {key: weight for key, weight in model.state_dict().items() if IMAGES in key}
+        weights = {key: weight for key, weight in weights.items() if IMAGES not in key} | of_net
     weights[WORDS] = _with_new_words(weights[WORDS], len(vocabulary))
     try:
         model.load_state_dict(weights)
@@ -41,7 +53,25 @@ def pretrained_model(
         raise WrongRequest(
             f"The weights of {recipe.start_from} do not fit the keys in differs_from_start: {error}"
         ) from error
+    if other_net:
+        _fit_image_map(model, Pairs(items[:FITTED_ON], vocabulary, architecture.view))
     return vocabulary, architecture, model
+
+
+@torch.no_grad()
+def _fit_image_map(model: JointEmbedding, pairs: Pairs) -> None:
+    """Bring another net's features into the space that captions have already: a ridge regression to the mean of an
+    image's captions. Trained from random weights, the map would first pull everything after it."""
+    captions = embed_captions(model, pairs)
+    images = torch.from_numpy(pairs.image_of_caption)
+    means = captions.new_zeros(len(pairs.items), captions.shape[1]).index_add_(0, images, captions)
+    encoder = model.image_encoder
+    with autocast(encoder.linear.weight, on_cpu=True):  # precise enough for a start
+        features = with_features(model, pairs).images.take(range(len(pairs.items)))
+    inputs = normalize(features) if encoder.normalize_features else features
+    fitted = linear_map(inputs.double().numpy(), normalize(means).double().numpy())
+    encoder.linear.weight.copy_(torch.from_numpy(fitted[:-1].T))
+    encoder.linear.bias.copy_(torch.from_numpy(fitted[-1]))
 
 
 def _check_that_words_are_cut_alike(recipe: Recipe, known: Vocabulary) -> None:

@@ -167,7 +167,9 @@ def set_up(
         pairs.with_images(pairs.images.near(device)) for pairs in (learned, validation)
     )
     if recipe.teachers:
-        learned = learned.with_teacher(teacher_of(recipe.teachers, learned, architecture.view, device))
+        learned = learned.with_teacher(
+            teacher_of(recipe.teachers, learned, architecture.view, device)
+        )
     if recipe.precision != "float64":
         # Batch norms that wait for other processes cannot be compiled.
         model.image_encoder.use_fast_training(recipe.compiled and processes.number == 1)

@@ -94,9 +94,34 @@ def _check_shortenable(snapshot: Snapshot, dim: int) -> None:
         )
 
 
+def reduce_word_dimensions(snapshot: Snapshot, word_dim: int) -> Snapshot:
+    """The model with shorter word vectors: the best product of rank `word_dim` of words and the GRU's input weights."""
+    before = snapshot.architecture
+    if not isinstance(snapshot.model.caption_encoder, GRUEncoder) or before.bidirectional:
+        raise WrongRequest("Only words of a GRU of one direction can be shortened.")
+    if not 0 < word_dim <= before.word_dim:
+        raise WrongRequest(
+            f"Word vectors have {before.word_dim} dimensions: keep 1 to {before.word_dim}, not {word_dim}."
+        )
+    weights = {name: tensor.cpu() for name, tensor in snapshot.model.state_dict().items()}
+    words, inputs = weights[WORDS].double(), weights[INPUTS].double()
+    scaled, triangle = torch.linalg.qr(words)  # products of a word's 1,536 numbers would be large
+    left, values, right = torch.linalg.svd(triangle @ inputs.T, full_matrices=False)
+    roots = values[:word_dim].sqrt()
+    short = scaled @ left[:, :word_dim] * roots
+    # Numbers of words stay as large as they were, so that further training takes steps as large for them.
+    scale = words.square().mean().sqrt() / short.square().mean().sqrt()
+    weights[WORDS] = (short * scale).float()
+    weights[INPUTS] = (right[:word_dim].T * roots / scale).float()
+    plan = replace(before, word_dim=word_dim)
+    model = JointEmbedding.build(plan)
+    model.load_state_dict(weights)
+    return replace(snapshot, model=model.eval(), architecture=plan)
+
+
 RIDGE = 0.01  # relative to the mean square of a coordinate; 0.0005 to 0.05 give the same recall
 FOLDS = 10
-WORDS = "caption_encoder.words.weight"
+WORDS, INPUTS = "caption_encoder.words.weight", "caption_encoder.gru.weight_ih_l0"
 
 Matrix = NDArray[np.floating]
 
