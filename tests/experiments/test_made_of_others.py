@@ -1,9 +1,11 @@
 """Models that are made of trained ones, by the commands: a mean of several, and shorter vectors."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tests import commands
 from tests.conftest import TINY
@@ -66,3 +68,16 @@ def test_shorter_vectors_are_measured_and_stored_in_half(of_one_start, world, tm
         measure_on(Snapshot.load(of_one_start[0]), world, "val").rsum, abs=0.051
     )
     assert float(after) == short.notes["validation_rsum"]
+
+
+def test_a_smaller_model_is_measured_as_it_is_stored(of_one_start, world, tmp_path):
+    arguments = ["--word-dim", "8", "--int8", "all", "--into", tmp_path]
+    said = vsepp("shorten", of_one_start[0], *DATA, *arguments)
+    before, small = Snapshot.load(of_one_start[0]), Snapshot.load(tmp_path)
+    assert small.architecture == replace(before.architecture, word_dim=8)
+    assert small.notes["words_shortened_from"] == before.architecture.word_dim
+    assert float(re.findall(r"\d+\.\d", said)[1]) == pytest.approx(
+        measure_on(small, world, "val").rsum, abs=0.051
+    )
+    stored = load_file(tmp_path / "model.safetensors")
+    assert stored["caption_encoder.gru.weight_hh_l0"].dtype == torch.int8

@@ -65,7 +65,7 @@ def test_a_number_moves_by_half_a_step_and_a_second_time_by_nothing(seed, expone
 @pytest.mark.parametrize("keys", [{}, {"bidirectional": True}, {"caption_encoder": "bag"}])
 def test_torch_and_onnxruntime_read_the_same_words(keys, half, tmp_path):
     before = snapshot_of(**keys)
-    folder = before.save(tmp_path / "once", half=half, int8_words=True)
+    folder = before.save(tmp_path / "once", half=half, int8="words")
     stored = load_file(folder / "model.safetensors")
     assert (stored[WORDS].dtype, stored[SCALES].dtype) == (torch.int8, torch.float32)
     after = Snapshot.load(folder)
@@ -75,7 +75,7 @@ def test_torch_and_onnxruntime_read_the_same_words(keys, half, tmp_path):
     np.testing.assert_allclose(ours, texts_by_torch(before), atol=0.02)
     inside = onnx.load(folder / "caption.onnx", load_external_data=False).graph.initializer
     assert max(len(constant.raw_data) for constant in inside) < 256
-    again = after.save(tmp_path / "twice", half=half, int8_words=True)
+    again = after.save(tmp_path / "twice", half=half, int8="words")
     for name in ("model.safetensors", "caption.onnx", "image.onnx"):
         assert (again / name).read_bytes() == (folder / name).read_bytes()
 
@@ -93,7 +93,7 @@ def images_by_torch(snapshot, pixels):
 @pytest.mark.parametrize("half", [False, True])
 def test_a_net_in_int8_multiplies_whole_numbers(half, tmp_path):
     before = snapshot_of(backbone="test_vit", size=160, resize=160)
-    folder = before.save(tmp_path / "once", half=half, int8=True)
+    folder = before.save(tmp_path / "once", half=half, int8="all")
     stored = load_file(folder / "model.safetensors")
     in_int8 = {name for name, tensor in stored.items() if tensor.dtype == torch.int8}
     assert in_int8 == set(matrices(before.model.state_dict()))
@@ -107,14 +107,14 @@ def test_a_net_in_int8_multiplies_whole_numbers(half, tmp_path):
     expected = images_by_torch(after, pixels)
     np.testing.assert_allclose(expected, images_by_torch(before, pixels), atol=0.02)
     np.testing.assert_allclose(vsepp.load(folder).embed_pixels(pixels), expected, atol=0.03)
-    again = after.save(tmp_path / "twice", half=half, int8=True)
+    again = after.save(tmp_path / "twice", half=half, int8="all")
     for name in ("model.safetensors", "caption.onnx", "image.onnx"):
         assert (again / name).read_bytes() == (folder / name).read_bytes()
 
 
 def test_the_vector_of_a_picture_does_not_depend_on_its_neighbours(tmp_path):
     snapshot = snapshot_of(backbone="test_vit", size=160, resize=160)
-    embedder, pixels = vsepp.load(snapshot.save(tmp_path, int8=True)), pictures(3)
+    embedder, pixels = vsepp.load(snapshot.save(tmp_path, int8="all")), pictures(3)
     pixels[1] = pixels[1] // 100  # rounded by a smaller scale than the others
     together = embedder.embed_pixels(pixels)
     alone = np.concatenate([embedder.embed_pixels([one]) for one in pixels])
@@ -124,7 +124,7 @@ def test_the_vector_of_a_picture_does_not_depend_on_its_neighbours(tmp_path):
 @pytest.mark.slow
 def test_a_model_of_pictures_is_smaller_and_nearly_the_same(tmp_path):
     snapshot = snapshot_of(backbone="small", size=32, resize=40)
-    folder = snapshot.save(tmp_path, half=True, int8_words=True)
+    folder = snapshot.save(tmp_path, half=True, int8="words")
     for ours, wanted in zip(
         torch_vectors(Snapshot.load(folder)), torch_vectors(snapshot), strict=True
     ):
@@ -134,7 +134,7 @@ def test_a_model_of_pictures_is_smaller_and_nearly_the_same(tmp_path):
 def test_words_that_are_not_finite_stay_as_they_are(tmp_path):
     snapshot = snapshot_of()
     snapshot.model.caption_encoder.words.weight.data[2, 3] = np.inf
-    snapshot.save(tmp_path, graphs=False, int8_words=True)
+    snapshot.save(tmp_path, graphs=False, int8="words")
     assert Snapshot.load(tmp_path).model.caption_encoder.words.weight[2, 3] == np.inf
 
 
@@ -154,7 +154,7 @@ def test_words_that_are_not_finite_stay_as_they_are(tmp_path):
     ids=["none", "half", "too few", "a matrix", "too few words", "words in float"],
 )
 def test_scales_that_do_not_fit_are_named(change, complaint, tmp_path):
-    folder = snapshot_of().save(tmp_path, graphs=False, int8_words=True)
+    folder = snapshot_of().save(tmp_path, graphs=False, int8="words")
     weights = load_file(folder / "model.safetensors")
     change(weights)
     save_file(weights, folder / "model.safetensors")
@@ -163,7 +163,7 @@ def test_scales_that_do_not_fit_are_named(change, complaint, tmp_path):
 
 
 def test_a_graph_whose_words_are_cut_short_cannot_be_used(tmp_path):
-    folder = snapshot_of().save(tmp_path / "whole", int8_words=True)
+    folder = snapshot_of().save(tmp_path / "whole", int8="words")
     cut = shutil.copytree(folder, tmp_path / "cut")
     content = (folder / "model.safetensors").read_bytes()
     (cut / "model.safetensors").write_bytes(content[:-200])
@@ -175,7 +175,7 @@ def test_the_command_stores_them_and_says_nothing_else(tmp_path):
     before, vectors = world()
     before.save(tmp_path / "before")
     file = write(vectors, tmp_path / "vectors.txt")
-    arguments = ["expand", tmp_path / "before", "--word-vectors", file, "--int8-words", "--into"]
+    arguments = ["expand", tmp_path / "before", "--word-vectors", file, "--int8", "words", "--into"]
     done = commands.run([*arguments, tmp_path / "after"])
     assert done.returncode == 0, done.stderr
     assert load_file(tmp_path / "after" / "model.safetensors")[WORDS].dtype == torch.int8

@@ -1,7 +1,7 @@
 """Commands that make a model of others: converted, shortened, averaged, with more words."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -10,7 +10,10 @@ from vsepp.cli.verbs import Data, app, say, track, verbs_among
 Snapshot = Annotated[Path, typer.Argument(help="Folder of a trained model.")]
 Into = Annotated[Path, typer.Option(help="Output folder.")]
 Half = Annotated[bool, typer.Option("--half", help="Store weights in half precision.")]
-Int8Words = Annotated[bool, typer.Option("--int8-words", help="Store word vectors in 8 bits.")]
+Int8 = Annotated[
+    Literal["none", "words", "all"],
+    typer.Option(help="Store word vectors, or all large matrices, in 8 bits."),
+]
 
 verb = verbs_among(app, "Train and evaluate")
 
@@ -37,18 +40,21 @@ def import_(
 def shorten(
     snapshot: Snapshot,
     data: Data,
-    dim: Annotated[int, typer.Option(help="Number of dimensions to keep.")],
     into: Into,
+    dim: Annotated[int | None, typer.Option(help="Number of dimensions to keep.")] = None,
+    word_dim: Annotated[
+        int | None, typer.Option(help="Number of dimensions of word vectors to keep.")
+    ] = None,
     half: Half = False,
-    int8_words: Int8Words = False,
+    int8: Int8 = "none",
 ) -> None:
-    """Reduce the dimensions of a model: smaller, faster collections at nearly the same recall."""
+    """Make a model smaller at nearly the same recall: fewer dimensions, shorter words, 8 bits."""
     from vsepp.data.collections import open_checked
     from vsepp.experiments.measure import shorten as shorten_snapshot
 
     collection = open_checked(data, track=track)
-    before, after = shorten_snapshot(snapshot, collection, dim, into, half, int8_words)
-    say(f"rsum on val: {before.rsum:.1f} before, {after.rsum:.1f} with {dim} dimensions.")
+    before, after = shorten_snapshot(snapshot, collection, dim, into, half, int8, word_dim)
+    say(f"rsum on val: {before.rsum:.1f} before, {after.rsum:.1f} in {into}.")
 
 
 @verb
@@ -60,15 +66,13 @@ def average(
     data: Data,
     into: Into,
     half: Half = False,
-    int8_words: Int8Words = False,
+    int8: Int8 = "none",
 ) -> None:
     """Average the weights of several fine-tunings of one checkpoint into one better model."""
     from vsepp.data.collections import open_checked
     from vsepp.experiments.measure import average as average_snapshots
 
-    each, mean = average_snapshots(
-        snapshots, open_checked(data, track=track), into, half, int8_words
-    )
+    each, mean = average_snapshots(snapshots, open_checked(data, track=track), into, half, int8)
     alone = ", ".join(f"{one.rsum:.1f}" for one in each)
     say(f"rsum on val: {alone} alone, {mean.rsum:.1f} averaged.")
     if mean.rsum < max(one.rsum for one in each):
@@ -82,11 +86,11 @@ def expand(
     into: Into,
     words: Annotated[int, typer.Option(help="Maximum number of words to add.")] = 20_000,
     half: Half = False,
-    int8_words: Int8Words = False,
+    int8: Int8 = "none",
 ) -> None:
     """Add words to a model's vocabulary from a file of word vectors."""
     from vsepp.experiments.measure import expand as expand_snapshot
 
-    added, fit = expand_snapshot(snapshot, word_vectors, words, into, half, int8_words)
+    added, fit = expand_snapshot(snapshot, word_vectors, words, into, half, int8)
     say(f"{added:,} words added, by a map fitted on {fit.words:,} words that both know.")
     say(f"It explains {fit.explained:.0%} of the variance of held-out words.")

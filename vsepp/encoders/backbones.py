@@ -29,7 +29,9 @@ def timm_backbone(name: str, weights: str, size: int) -> Backbone:
 
     name, _, pooling = name.partition("+")
     if pooling not in ("", MEAN):
-        raise WrongRequest(f"There is no pooling {pooling!r} of a backbone: +{MEAN} is the only one.")
+        raise WrongRequest(
+            f"There is no pooling {pooling!r} of a backbone: +{MEAN} is the only one."
+        )
     if name.partition(".")[0] not in timm.list_models():
         close = _names_like(name, timm.list_models())
         raise WrongRequest(

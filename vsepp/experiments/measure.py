@@ -11,8 +11,14 @@ from vsepp.devices import best_device, init_processes, prepare
 from vsepp.evaluation.retrieval import Retrieval, embed, evaluate
 from vsepp.experiments.stored_features import check_that_features_fit, module_of_maps
 from vsepp.loading.batches import Pairs
-from vsepp.snapshots.snapshot import Snapshot, check_no_snapshot
-from vsepp.snapshots.surgery import Fit, average_weights, expand_vocabulary, reduce_dimensions
+from vsepp.snapshots.snapshot import Int8, Snapshot, check_no_snapshot
+from vsepp.snapshots.surgery import (
+    Fit,
+    average_weights,
+    expand_vocabulary,
+    reduce_dimensions,
+    reduce_word_dimensions,
+)
 
 NUM_IMAGES = 2_000  # enough for principal directions: they don't change with more
 
@@ -61,40 +67,48 @@ def average(
     data: CaptionedImages,
     into: Path,
     half: bool = False,
-    int8_words: bool = False,
+    int8: Int8 = "none",
 ) -> tuple[list[Retrieval], Retrieval]:
     """Save the mean of several snapshots; validation results of each and of the mean."""
     check_no_snapshot(into)
     snapshots = [Snapshot.load(folder) for folder in folders]
-    mean = average_weights(snapshots)
+    mean = average_weights(snapshots).rounded(half, int8)
     *each, together = (measure_on(snapshot, data, "val") for snapshot in (*snapshots, mean))
     origin = {"mean_of": len(snapshots), "validation_rsum": round(together.rsum, 1)}
     mean.model.cpu()
-    replace(mean, notes=mean.notes | origin).save(into, half=half, int8_words=int8_words)
+    replace(mean, notes=mean.notes | origin).save(into, half=half, int8=int8)
     return each, together
 
 
 def shorten(
     folder: Path,
     data: CaptionedImages,
-    dim: int,
+    dim: int | None,
     into: Path,
     half: bool = False,
-    int8_words: bool = False,
+    int8: Int8 = "none",
+    word_dim: int | None = None,
 ) -> tuple[Retrieval, Retrieval]:
     """Save a snapshot with fewer dimensions, found on the training split; validation results of both."""
     check_no_snapshot(into)
-    long = Snapshot.load(folder)
+    long = short = Snapshot.load(folder)
     prepare_for(long, data)
     device = best_device()
     prepare(device)
-    items = data.split("train")[:NUM_IMAGES]
-    typical = Pairs(items, long.vocabulary, long.architecture.view, memory=0)
-    short = reduce_dimensions(long, *embed(long.model.to(device), typical), dim)
-    before, after = (measure_on(snapshot, data, "val") for snapshot in (long, short))
-    origin = {"shortened_from": long.architecture.dim, "validation_rsum": round(after.rsum, 1)}
-    short.model.cpu()
-    replace(short, notes=long.notes | origin).save(into, half=half, int8_words=int8_words)
+    notes = dict(long.notes)
+    if word_dim:
+        short = reduce_word_dimensions(short, word_dim)
+        notes["words_shortened_from"] = long.architecture.word_dim
+    if dim:
+        items = data.split("train")[:NUM_IMAGES]
+        typical = Pairs(items, short.vocabulary, short.architecture.view, memory=0)
+        short = reduce_dimensions(short, *embed(short.model.to(device), typical), dim)
+        notes["shortened_from"] = long.architecture.dim
+    stored = short.rounded(half, int8)
+    before, after = (measure_on(snapshot, data, "val") for snapshot in (long, stored))
+    notes["validation_rsum"] = round(after.rsum, 1)
+    stored.model.cpu()
+    replace(stored, notes=notes).save(into, half=half, int8=int8)
     return before, after
 
 
@@ -104,7 +118,7 @@ def expand(
     number: int,
     into: Path,
     half: bool = False,
-    int8_words: bool = False,
+    int8: Int8 = "none",
 ) -> tuple[int, Fit]:
     """Save a snapshot that knows a file's most frequent words, too; how many were added, and the fit."""
     check_no_snapshot(into)
@@ -116,5 +130,5 @@ def expand(
     after, fit = expand_vocabulary(before, vectors, words)
     added = len(after.vocabulary) - len(before.vocabulary)
     notes = before.notes | {"words_added": added, "word_vectors": file.name}
-    replace(after, notes=notes).save(into, half=half, int8_words=int8_words)
+    replace(after, notes=notes).save(into, half=half, int8=int8)
     return added, fit

@@ -2,9 +2,9 @@
 
 import json
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -23,6 +23,7 @@ WEIGHTS, WORDS, CARD = "model.safetensors", "tokenizer.json", "README.md"
 IN_CONFIG_ALONE = ("recipe", "fingerprint")  # notes that are too long for a card
 CAPTIONS_BY = {"gru": "a GRU", "bag": "a bag of words"}
 GRAPHS = ("image.onnx", "caption.onnx")
+Int8 = Literal["none", "words", "all"]  # matrices that are stored in 8 bits
 LARGEST_HALF = torch.finfo(torch.float16).max
 
 
@@ -40,14 +41,13 @@ class Snapshot:
         folder: Path | str,
         graphs: bool = True,
         half: bool = False,
-        int8_words: bool = False,
-        int8: bool = False,
+        int8: Int8 = "none",
     ) -> Path:
         """Write the folder, with or without its ONNX graphs, which take some seconds.
 
         With `half`, matrices are stored in half precision: half the size, and vectors that agree to
-        three digits. With `int8_words`, the word vectors are stored in 8 bits, which most of a large
-        vocabulary's size is; with `int8`, so are the matrices of the net and of the caption encoder, and
+        three digits. With `int8="words"`, the word vectors are stored in 8 bits, which most of a large
+        vocabulary's size is; with "all", so are the matrices of the net and of the caption encoder, and
         the image graph multiplies in 8 bits, too. Everything is written to a draft first: an earlier
         snapshot stays valid until then.
         """
@@ -56,10 +56,9 @@ class Snapshot:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         try:
-            self._write(draft, half, int8_words, int8)
+            self._write(draft, half, int8)
             if graphs:
-                # The stored weights, which are rounded, not those in memory.
-                stored = Snapshot.load(draft).model if half or int8_words or int8 else self.model
+                stored = self.rounded(half, int8).model
                 export_images(stored.image_encoder, self.architecture, draft / WEIGHTS)
                 export_captions(stored.caption_encoder, draft / WEIGHTS)
             _replace_folder(folder, draft)
@@ -67,15 +66,25 @@ class Snapshot:
             shutil.rmtree(draft, ignore_errors=True)
         return folder
 
-    def _write(self, folder: Path, half: bool, int8_words: bool, int8: bool) -> None:
+    def rounded(self, half: bool = False, int8: Int8 = "none") -> "Snapshot":
+        """With the weights that `save` stores and `load` reads again."""
+        if not half and int8 == "none":
+            return self
+        model = JointEmbedding.build(self.architecture)
+        model.load_state_dict(in_float(self._stored_weights(half, int8)))
+        return replace(self, model=model.eval())
+
+    def _stored_weights(self, half: bool, int8: Int8) -> dict[str, Tensor]:
         weights = {
             name: tensor.detach().cpu().contiguous()
             for name, tensor in self.model.state_dict().items()
         }
-        if int8 or int8_words:
-            weights = in_int8(weights, matrices(weights) if int8 else [WORD_VECTORS])
-        if half:
-            weights = {name: _halved(tensor) for name, tensor in weights.items()}
+        if int8 != "none":
+            weights = in_int8(weights, matrices(weights) if int8 == "all" else [WORD_VECTORS])
+        return {name: _halved(tensor) for name, tensor in weights.items()} if half else weights
+
+    def _write(self, folder: Path, half: bool, int8: Int8) -> None:
+        weights = self._stored_weights(half, int8)
         try:
             save_file(weights, folder / WEIGHTS)
         except SafetensorError as error:  # such as a full disk
