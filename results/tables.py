@@ -377,7 +377,7 @@ def ray_table() -> str:
         (f"{measured['photos']:,} photos in this process, seconds", "seconds_here", None),
         ("until Ray's actors had a photo each, Ray running", "seconds_of_start_up", None),
         ("all photos on Ray, beyond that", "seconds_on_ray_beyond_start_up", None),
-        ("the last to the first", "ray_to_here_on_the_wall", 2),
+        ("Ray's time, relative to one process", "ray_to_here_on_the_wall", 2),
     )
     lines = [f"| {words} | {spread(measured[name], digits)} |" for words, name, digits in rows]
     n, load = measured["seconds_here"]["n"], measured["load_average"][2]
