@@ -38,6 +38,7 @@ def test_some_keys_change_no_model(change):
         "net_share=0.5",
         "chunk_size=16",
         "half=true",
+        "int8=words",
         "compiled=true",
         "batch_size=16",
         "gradient_clip=0",

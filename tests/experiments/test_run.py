@@ -55,6 +55,14 @@ def test_what_is_kept_can_be_stored_in_half_precision(world, tmp_path, graphs):
     assert validated(tmp_path, world).rsum > 0
 
 
+def test_what_is_kept_can_be_stored_in_8_bits(world, tmp_path):
+    run(Recipe.load("demo-vse++", [*TINY, "int8=all"]), world, tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    assert stored["caption_encoder.gru.weight_hh_l0"].dtype == torch.int8
+    assert (tmp_path / "image.onnx").exists()
+    assert validated(tmp_path, world).rsum > 0
+
+
 def test_tensorboard_events_hold_loss_and_recall(snapshot_folder):
     events = EventAccumulator(str(snapshot_folder)).Reload()
     tags = events.Tags()["scalars"]

@@ -1,18 +1,18 @@
 """Commands that make a model of others: converted, shortened, averaged, with more words."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from vsepp.cli.verbs import Data, app, say, track, verbs_among
+from vsepp.encoders.architecture import Int8
 
 Snapshot = Annotated[Path, typer.Argument(help="Folder of a trained model.")]
 Into = Annotated[Path, typer.Option(help="Output folder.")]
 Half = Annotated[bool, typer.Option("--half", help="Store weights in half precision.")]
-Int8 = Annotated[
-    Literal["none", "words", "all"],
-    typer.Option(help="Store word vectors, or all large matrices, in 8 bits."),
+In8Bits = Annotated[
+    Int8, typer.Option("--int8", help="Store word vectors, or all large matrices, in 8 bits.")
 ]
 
 verb = verbs_among(app, "Train and evaluate")
@@ -46,7 +46,7 @@ def shorten(
         int | None, typer.Option(help="Number of dimensions of word vectors to keep.")
     ] = None,
     half: Half = False,
-    int8: Int8 = "none",
+    int8: In8Bits = "none",
 ) -> None:
     """Make a model smaller at nearly the same recall: fewer dimensions, shorter words, 8 bits."""
     from vsepp.data.collections import open_checked
@@ -66,7 +66,7 @@ def average(
     data: Data,
     into: Into,
     half: Half = False,
-    int8: Int8 = "none",
+    int8: In8Bits = "none",
 ) -> None:
     """Average the weights of several fine-tunings of one checkpoint into one better model."""
     from vsepp.data.collections import open_checked
@@ -86,7 +86,7 @@ def expand(
     into: Into,
     words: Annotated[int, typer.Option(help="Maximum number of words to add.")] = 20_000,
     half: Half = False,
-    int8: Int8 = "none",
+    int8: In8Bits = "none",
 ) -> None:
     """Add words to a model's vocabulary from a file of word vectors."""
     from vsepp.experiments.measure import expand as expand_snapshot

@@ -13,6 +13,7 @@ FORMAT = 1
 CONFIG = "config.json"
 IN_THE_BOX = Path(__file__).parents[1] / "pretrained" / "default"
 LARGEST = 8192  # pixels or dimensions of a model
+Int8 = Literal["none", "words", "all"]  # matrices that a snapshot stores in 8 bits
 FEATURES = "features:"  # features:4096 has no backbone: its images are vectors of that length
 
 

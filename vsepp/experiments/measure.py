@@ -8,10 +8,11 @@ from vsepp.data.captioned import CaptionedImages
 from vsepp.data.collections import DEFAULTS, DataOptions, Track, no_progress, open_checked
 from vsepp.data.tokens import dimension_of, first_words, read_word_vectors
 from vsepp.devices import best_device, init_processes, prepare
+from vsepp.encoders.architecture import Int8
 from vsepp.evaluation.retrieval import Retrieval, embed, evaluate
 from vsepp.experiments.stored_features import check_that_features_fit, module_of_maps
 from vsepp.loading.batches import Pairs
-from vsepp.snapshots.snapshot import Int8, Snapshot, check_no_snapshot
+from vsepp.snapshots.snapshot import Snapshot, check_no_snapshot
 from vsepp.snapshots.surgery import (
     Fit,
     average_weights,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from vsepp.data.captioned import OnError
 from vsepp.data.pictures import LEAST_AREA, RANDOM_CROPS, Crop, CropFrom
-from vsepp.encoders.architecture import Design
+from vsepp.encoders.architecture import Design, Int8
 from vsepp.errors import WrongRequest
 from vsepp.experiments.keys import (
     EXTENDS,
@@ -145,6 +145,7 @@ class Recipe:
     save_every: NoEffect[float] = 20.0  # seconds between states to resume from
     graphs: NoEffect[bool] = True  # export ONNX graphs, for use without torch
     half: bool = False  # store weights in half precision
+    int8: Int8 = "none"  # store word vectors, or all large matrices, in 8 bits
     health: NoEffect[Literal["stop", "warn"]] = "stop"  # when the model has collapsed
     # To the released code or to the paper's text, which changes other keys.
     fidelity: NoEffect[Literal["release", "paper"]] = "release"

@@ -170,9 +170,9 @@ class Keeper:
 
     def add_graphs(self) -> None:
         """They take seconds to export, so only the snapshot that is kept gets them."""
-        graphs, half = self.recipe.graphs, self.recipe.half
-        if self.best is not None and (graphs or half):
-            Snapshot.load(self.into).save(self.into, graphs, half)
+        graphs, half, int8 = self.recipe.graphs, self.recipe.half, self.recipe.int8
+        if self.best is not None and (graphs or half or int8 != "none"):
+            Snapshot.load(self.into).save(self.into, graphs, half, int8)
 
     def advice(self) -> str:
         if self.best is None:

@@ -4,7 +4,7 @@ import json
 import shutil
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from vsepp.data.tokens import Vocabulary
-from vsepp.encoders.architecture import CONFIG, FORMAT, Architecture, read_config
+from vsepp.encoders.architecture import CONFIG, FORMAT, Architecture, Int8, read_config
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 from vsepp.snapshots.export import export_captions, export_images
@@ -23,7 +23,6 @@ WEIGHTS, WORDS, CARD = "model.safetensors", "tokenizer.json", "README.md"
 IN_CONFIG_ALONE = ("recipe", "fingerprint")  # notes that are too long for a card
 CAPTIONS_BY = {"gru": "a GRU", "bag": "a bag of words"}
 GRAPHS = ("image.onnx", "caption.onnx")
-Int8 = Literal["none", "words", "all"]  # matrices that are stored in 8 bits
 LARGEST_HALF = torch.finfo(torch.float16).max
 
 
