@@ -102,7 +102,7 @@ def fingerprint(recipe: Recipe, data: CaptionedImages) -> Fingerprint:
         "data": content_of(recipe, data),
         "model.weights": _weights(recipe, data),
         "model.word_vectors": _word_vectors(recipe),
-        "start_from": _start(recipe.start_from),
+        "start_from": recipe.start_from and _start(recipe.start_from),
         "teachers": [_start(folder) for folder in recipe.teachers],
     }
     # As it will be read back from JSON: tuples become lists.
