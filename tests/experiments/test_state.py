@@ -4,7 +4,7 @@ from torch import nn
 
 from vsepp.errors import WrongRequest
 from vsepp.experiments.state import read_state, restore_state, save_state
-from vsepp.training.loop import AveragedWeights
+from vsepp.training.averaging import AveragedWeights
 
 
 def a_run(seed):

@@ -55,7 +55,8 @@ from vsepp.experiments.teachers import teacher_of
 from vsepp.experiments.watcher import Silent, Watcher
 from vsepp.loading.batches import Batches, Pairs
 from vsepp.loading.caption_noise import with_wrong_captions
-from vsepp.training.loop import AveragedWeights, Epoch, Phase, Step
+from vsepp.training.averaging import AveragedWeights
+from vsepp.training.loop import Epoch, Phase, Step
 from vsepp.training.trainer import adam, steps_and_epochs
 
 
@@ -148,13 +149,7 @@ def set_up(
     held_out = data.split(recipe.data.validate)[: recipe.data.validate_images or None]
     if processes.number > 1:
         check_that_processes_agree(recipe, items, held_out, processes)
-    new_or_pretrained = pretrained_model if recipe.start_from else _new_model
-    vocabulary, architecture, model = new_or_pretrained(recipe, data, items)
-    if recipe.model.word_vectors and not recipe.start_from:
-        words = model.caption_encoder.words
-        report(load_word_vectors(recipe.model.word_vectors, words, vocabulary))
-    if have_features(data.items) or architecture.takes_features:
-        check_that_features_fit(architecture, model, data, recipe.model.finetune_from)
+    vocabulary, architecture, model = _model(recipe, data, items, report)
     model.to(device, torch.float64 if recipe.precision == "float64" else torch.float32)
     processes.broadcast(list(model.state_dict().values()))
     learned = Pairs(items, vocabulary, _view_of_training(recipe, architecture.view))
@@ -174,6 +169,20 @@ def set_up(
         # Batch norms that wait for other processes cannot be compiled.
         model.image_encoder.use_fast_training(recipe.compiled and processes.number == 1)
     return Setup(model, vocabulary, architecture, learned, validation)
+
+
+def _model(
+    recipe: Recipe, data: CaptionedImages, items: list[CaptionedImage], report: Callable[[str], None]
+) -> tuple[Vocabulary, Architecture, JointEmbedding]:  # fmt: skip
+    """A new model, with the vectors of words that a file has, or the one to start from."""
+    new_or_pretrained = pretrained_model if recipe.start_from else _new_model
+    vocabulary, architecture, model = new_or_pretrained(recipe, data, items)
+    if recipe.model.word_vectors and not recipe.start_from:
+        words = model.caption_encoder.words
+        report(load_word_vectors(recipe.model.word_vectors, words, vocabulary))
+    if have_features(data.items) or architecture.takes_features:
+        check_that_features_fit(architecture, model, data, recipe.model.finetune_from)
+    return vocabulary, architecture, model
 
 
 def _new_model(

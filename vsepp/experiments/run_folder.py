@@ -20,7 +20,8 @@ from vsepp.experiments.provenance import differences
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.state import read_state, restore_state, save_state
 from vsepp.snapshots.snapshot import Snapshot
-from vsepp.training.loop import AveragedWeights, Epoch, Step
+from vsepp.training.averaging import AveragedWeights
+from vsepp.training.loop import Epoch, Step
 
 if TYPE_CHECKING:
     from vsepp.experiments.run import Setup
