@@ -28,9 +28,9 @@ from vsepp.data.resources import made_ahead
 from vsepp.data.webdataset import ShardMember
 from vsepp.encoders import backbones
 from vsepp.encoders.architecture import read_config
-from vsepp.experiments.keys import decisive_keys
 from vsepp.experiments.recipe import Recipe
-from vsepp.experiments.start import snapshot_to_start_from
+from vsepp.experiments.recipes.keys import decisive_keys
+from vsepp.experiments.recipes.start import snapshot_to_start_from
 from vsepp.experiments.stored_features import learns_from_features_alone
 
 ROOT = Path(__file__).parents[2]

@@ -29,30 +29,30 @@ from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.behaviour import behaviour
 from vsepp.evaluation.retrieval import Retrieval, embed
-from vsepp.experiments.health import Stopped, check_health, check_weights
-from vsepp.experiments.keys import loss_named
-from vsepp.experiments.pretrained import load_word_vectors, pretrained_model
-from vsepp.experiments.process_checks import (
+from vsepp.experiments.preparation.pretrained import load_word_vectors, pretrained_model
+from vsepp.experiments.preparation.process_checks import (
     check_that_every_process_has_a_pair,
     check_that_processes_agree,
 )
-from vsepp.experiments.provenance import fingerprint, notes_of
-from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
-from vsepp.experiments.run_folder import (
+from vsepp.experiments.preparation.teachers import teacher_of
+from vsepp.experiments.progress.health import Stopped, check_health, check_weights
+from vsepp.experiments.progress.run_folder import (
     Keeper,
     MetricsLog,
     Run,
     has_something_to_resume,
     refuse_stopped,
 )
+from vsepp.experiments.progress.watcher import Silent, Watcher
+from vsepp.experiments.provenance import fingerprint, notes_of
+from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
+from vsepp.experiments.recipes.keys import loss_named
 from vsepp.experiments.stored_features import (
     check_that_features_fit,
     learns_from_features_alone,
     length_of_features,
     with_features,
 )
-from vsepp.experiments.teachers import teacher_of
-from vsepp.experiments.watcher import Silent, Watcher
 from vsepp.loading.batches import Batches, Pairs
 from vsepp.loading.caption_noise import with_wrong_captions
 from vsepp.training.averaging import AveragedWeights

@@ -24,9 +24,9 @@ from vsepp.devices import (
 from vsepp.encoders.backbones import Backbone, backbone, fingerprint
 from vsepp.encoders.halves import cut_before
 from vsepp.errors import WrongRequest
-from vsepp.experiments.keys import UseKeys
 from vsepp.experiments.provenance import content_of_items
-from vsepp.experiments.start import snapshot_to_start_from
+from vsepp.experiments.recipes.keys import UseKeys
+from vsepp.experiments.recipes.start import snapshot_to_start_from
 from vsepp.loading.images import PicturesInMemory
 from vsepp.snapshots.snapshot import Snapshot
 
