@@ -9,7 +9,7 @@ import torch
 
 from vsepp.equations.losses import max_of_hinges
 from vsepp.equations.sampling import smallest_batch
-from vsepp.experiments.comparison import printed
+from vsepp.experiments.comparisons.paper import printed
 from vsepp.experiments.recipe import Quoted, Recipe, table_of
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ import numpy as np
 from tests.layouts import add, some_items, write_karpathy
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.collections import open_data
-from vsepp.experiments.precompute import NetKeys, precompute
+from vsepp.experiments.preparation.precompute import NetKeys, precompute
 
 
 def ids_of(where: Path) -> dict[str, tuple[str, ...]]:

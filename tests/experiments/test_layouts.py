@@ -19,9 +19,9 @@ from tests.layouts import (
 from vsepp.data.collections import open_checked
 from vsepp.encoders.architecture import read_config
 from vsepp.errors import WrongRequest
-from vsepp.experiments.catalogue import describe
 from vsepp.experiments.measure import measure
-from vsepp.experiments.precompute import NetKeys, precompute
+from vsepp.experiments.preparation.catalogue import describe
+from vsepp.experiments.preparation.precompute import NetKeys, precompute
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run, set_up

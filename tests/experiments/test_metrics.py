@@ -7,7 +7,7 @@ from vsepp.errors import WrongRequest
 from vsepp.evaluation.behaviour import behaviour
 from vsepp.evaluation.retrieval import embed
 from vsepp.experiments.metrics import METRICS, read_metrics
-from vsepp.experiments.run_folder import MetricsLog
+from vsepp.experiments.progress.run_folder import MetricsLog
 from vsepp.loading.batches import Pairs
 from vsepp.snapshots.snapshot import Snapshot
 

@@ -13,8 +13,8 @@ from tests.layouts import some_items, write_coco, write_features, write_folder
 from vsepp.cli import app
 from vsepp.data.collections import DataOptions, open_checked
 from vsepp.experiments import provenance
-from vsepp.experiments.health import Stopped, check_health
 from vsepp.experiments.measure import measure
+from vsepp.experiments.progress.health import Stopped, check_health
 from vsepp.experiments.provenance import circumstances, weights_of
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce

@@ -8,7 +8,7 @@ import torch
 from tests.layouts import some_items, write_coco, write_features, write_karpathy
 from vsepp.data.collections import open_checked
 from vsepp.errors import WrongRequest
-from vsepp.experiments.catalogue import list_recipes
+from vsepp.experiments.preparation.catalogue import list_recipes
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run

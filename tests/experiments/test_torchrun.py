@@ -12,11 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.experiments.test_resume import has_saved_an_epoch
+from tests.experiments.progress.test_resume import has_saved_an_epoch
 from vsepp.data.collections import open_data
 from vsepp.devices import Processes
 from vsepp.errors import WrongRequest
-from vsepp.experiments.process_checks import check_that_every_process_has_a_pair
+from vsepp.experiments.preparation.process_checks import check_that_every_process_has_a_pair
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
 from vsepp.snapshots.snapshot import Snapshot

@@ -7,7 +7,7 @@ import pytest
 
 from tests.layouts import some_items, write_features, write_folder
 from vsepp.errors import WrongRequest
-from vsepp.experiments.health import check_health
+from vsepp.experiments.progress.health import check_health
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.reproduce import reproduce
 from vsepp.experiments.run import run

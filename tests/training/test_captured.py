@@ -17,8 +17,9 @@ from vsepp.encoders.joint import ImageEncoder, JointEmbedding
 from vsepp.equations.losses import k_hardest_hinges, max_of_hinges, sum_of_hinges
 from vsepp.loading.batches import Pairs
 from vsepp.loading.pictures_on_device import PicturesOnDevice
+from vsepp.training.averaging import AveragedWeights
 from vsepp.training.captured import CropInputs
-from vsepp.training.loop import AveragedWeights, Epoch, Phase, Step
+from vsepp.training.loop import Epoch, Phase, Step
 from vsepp.training.trainer import adam, steps_and_epochs
 
 needs_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

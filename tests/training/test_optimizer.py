@@ -2,8 +2,9 @@ import pytest
 import torch
 from torch import nn
 
+from vsepp.training.averaging import AveragedWeights
 from vsepp.training.captured import rate_on_device
-from vsepp.training.loop import AveragedWeights, Updater
+from vsepp.training.loop import Updater
 
 
 def test_an_average_follows_the_weights_by_hand():

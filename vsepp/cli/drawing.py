@@ -8,7 +8,7 @@ import typer
 from vsepp.cli.verbs import Changes, Data, app, say, track, use_keys, verbs_among
 
 if TYPE_CHECKING:
-    from vsepp.experiments.figures import Figure
+    from vsepp.experiments.comparisons.figures import Figure
 
 figures = typer.Typer(
     help="Draw learning curves, hard negatives and comparisons.", no_args_is_help=True
@@ -26,7 +26,7 @@ def curves(
     into: IntoFolder,
 ) -> None:
     """Learning curves of runs, and how their losses behave (Fig. 2, Sec. 3.6)."""
-    from vsepp.experiments.figures import curves
+    from vsepp.experiments.comparisons.figures import curves
 
     _print_paths(curves(runs, into))
 
@@ -41,7 +41,7 @@ def negatives(
     changes: Changes = None,
 ) -> None:
     """Hard negatives in a random batch of 128, and their hinge costs (Fig. 3)."""
-    from vsepp.experiments.figures import negatives
+    from vsepp.experiments.comparisons.figures import negatives
 
     _print_paths(negatives(snapshot, data, into, split, seed, use_keys(changes), track))
 
@@ -56,7 +56,7 @@ def compare(
     changes: Changes = None,
 ) -> None:
     """The captions that two models rank first for the same images (Fig. A.1)."""
-    from vsepp.experiments.figures import compare
+    from vsepp.experiments.comparisons.figures import compare
 
     _print_paths(compare(snapshots, data, into, split, seed, use_keys(changes), track))
 

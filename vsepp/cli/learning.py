@@ -25,7 +25,7 @@ from vsepp.errors import WrongRequest
 
 if TYPE_CHECKING:
     from vsepp.evaluation.retrieval import Retrieval
-    from vsepp.experiments.catalogue import Description
+    from vsepp.experiments.preparation.catalogue import Description
     from vsepp.training.loop import Epoch, Step
 
 DataPath = Annotated[
@@ -51,7 +51,7 @@ def demo(
 ) -> None:
     """Train three models on generated scenes, compare them, and search with the best."""
     from vsepp.evaluation.reports.paper_table import text
-    from vsepp.experiments.demo import demo as run_demo
+    from vsepp.experiments.comparisons.demo import demo as run_demo
 
     result = run_demo(out, seed, TrainingProgress())
     if as_json:
@@ -126,7 +126,7 @@ def reproduce(
 @verb
 def recipes(as_json: Json = False) -> None:
     """List the recipes: ours, and the rows of the paper that its authors trained."""
-    from vsepp.experiments.catalogue import list_recipes
+    from vsepp.experiments.preparation.catalogue import list_recipes
 
     found = list_recipes()
     if as_json:
@@ -156,7 +156,7 @@ def _first(model: str | None) -> str:
 @verb
 def data(path: DataPath, as_json: Json = False) -> None:
     """Describe a collection: its layout, its splits, and the recipes it is ready for."""
-    from vsepp.experiments.catalogue import describe
+    from vsepp.experiments.preparation.catalogue import describe
 
     description = describe(path, track)
     if as_json:
@@ -191,8 +191,8 @@ def precompute(
 ) -> None:
     """Compute the features of a frozen backbone once, to train on them in minutes."""
     from vsepp.data.collections import open_checked, summarize_left_out
-    from vsepp.experiments.keys import read_keys
-    from vsepp.experiments.precompute import PrecomputeKeys, precompute
+    from vsepp.experiments.preparation.precompute import PrecomputeKeys, precompute
+    from vsepp.experiments.recipes.keys import read_keys
 
     keys = read_keys(PrecomputeKeys, changes or ())
     collection = open_checked(data, keys.data, track=track)

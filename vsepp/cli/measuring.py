@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vsepp.evaluation.measurement import Extras
-    from vsepp.experiments.benchmark import Data, Measured
+    from vsepp.experiments.comparisons.benchmark import Data, Measured
 
 verb = verbs_among(app, "Train and evaluate")
 
@@ -133,7 +133,7 @@ def _evaluate_plainly(
 def _measure_files(files: "Sequence[Path | None]", protocol: str, extras: "Extras") -> "Measured":
     from vsepp.evaluation.embedding_files import read_embeddings
     from vsepp.evaluation.measurement import measure_embeddings
-    from vsepp.experiments.benchmark import Measured
+    from vsepp.experiments.comparisons.benchmark import Measured
 
     images, captions, ids, image_ids, scores = files
     embeddings = read_embeddings(images, captions, ids, image_ids, scores)
@@ -148,14 +148,14 @@ def _measure_snapshot(
     probes: list[str] | None,
     pictures: Path | None,
 ) -> "Measured":
-    from vsepp.experiments.benchmark import measure_model, open_probes
+    from vsepp.experiments.comparisons.benchmark import measure_model, open_probes
 
     opened = open_probes(probes or (), pictures, on)
     return measure_model(str(snapshot), on, protocol, extras, opened)
 
 
 def _open_split(data: str, split: str, changes: list[str] | None) -> "Data":
-    from vsepp.experiments.benchmark import open_split
+    from vsepp.experiments.comparisons.benchmark import open_split
 
     on = open_split(data, split, use_keys(changes))
     _say_left_out(on.left_out)
@@ -174,7 +174,7 @@ def _report(
 ) -> None:
     from vsepp.evaluation.reports.per_query import write_per_query
     from vsepp.evaluation.reports.tables import render, report_tables
-    from vsepp.experiments.benchmark import save_vectors
+    from vsepp.experiments.comparisons.benchmark import save_vectors
 
     if vectors:
         save_vectors(found.embeddings, vectors)
@@ -244,7 +244,7 @@ def compare(
     from vsepp.evaluation.reports.comparison_page import Model, comparison_page
     from vsepp.evaluation.reports.page import Photos
     from vsepp.evaluation.reports.tables import comparison_tables, render
-    from vsepp.experiments.benchmark import comparison, measure_model, open_probes
+    from vsepp.experiments.comparisons.benchmark import comparison, measure_model, open_probes
 
     if len(models) < 2:
         raise WrongRequest("Name two models or more: vsepp compare A B --data DATA")
@@ -282,7 +282,7 @@ def audit(
     from vsepp.evaluation.audit.page import audit_page, summary_table
     from vsepp.evaluation.reports.page import Photos
     from vsepp.evaluation.reports.tables import render
-    from vsepp.experiments.benchmark import measure_model, open_split
+    from vsepp.experiments.comparisons.benchmark import measure_model, open_split
 
     keys = use_keys(changes)
     on = open_split(data, split, keys)

@@ -102,7 +102,7 @@ def in_flags(message: str) -> str:
 
 def use_keys(changes: list[str] | None) -> "DataOptions":
     """The options of commands that only read data."""
-    from vsepp.experiments.keys import UseKeys, read_keys
+    from vsepp.experiments.recipes.keys import UseKeys, read_keys
 
     return read_keys(UseKeys, changes or ()).data
 

@@ -1,9 +1,9 @@
 """Recipes, and the one place where training, evaluation and snapshots are wired together.
 
-A recipe (recipe.py) is read from TOML by keys.py; start.py takes the architecture of the snapshot it starts from. run.py
-trains it from top to bottom: pretrained.py, stored_features.py and process_checks.py prepare what only some runs need,
-health.py stops a run that has diverged, run_folder.py and state.py write its folder, watcher.py is what shows it.
-closed_form.py solves canonical correlation instead. reproduce.py runs rows of the paper and comparison.py sets them beside
-the printed numbers; provenance.py fingerprints runs and records where results come from. catalogue.py lists recipes.
-Other commands: demo.py, precompute.py, measure.py, benchmark.py (evaluate, compare, audit), figures.py with metrics.py.
+A recipe (recipe.py) holds every setting of a run; `recipes` has the shipped ones and reads them. run.py trains it from
+top to bottom: `preparation` is what some runs need before their first step, `progress` what happens after every epoch.
+closed_form.py solves canonical correlation instead. reproduce.py runs rows of the paper; `comparisons` sets them beside
+the printed numbers, and models beside each other. measure.py measures snapshots; it averages, shortens and extends them, too.
+All share stored_features.py (features instead of images), provenance.py (fingerprints of runs, and where results come
+from) and metrics.py (what a run wrote down).
 """

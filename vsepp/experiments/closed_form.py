@@ -9,10 +9,10 @@ from vsepp.data.captioned import CaptionedImages
 from vsepp.devices import prepare
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import evaluate
+from vsepp.experiments.progress.run_folder import MetricsLog, Run, has_something_to_resume
 from vsepp.experiments.provenance import fingerprint, notes_of
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import set_up
-from vsepp.experiments.run_folder import MetricsLog, Run, has_something_to_resume
 from vsepp.snapshots.snapshot import Snapshot
 from vsepp.training.correlation import fit_by_correlation
 from vsepp.training.loop import Epoch

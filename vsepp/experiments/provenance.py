@@ -28,9 +28,9 @@ from vsepp.data.resources import made_ahead
 from vsepp.data.webdataset import ShardMember
 from vsepp.encoders import backbones
 from vsepp.encoders.architecture import read_config
-from vsepp.experiments.keys import decisive_keys
 from vsepp.experiments.recipe import Recipe
-from vsepp.experiments.start import snapshot_to_start_from
+from vsepp.experiments.recipes.keys import decisive_keys
+from vsepp.experiments.recipes.start import snapshot_to_start_from
 from vsepp.experiments.stored_features import learns_from_features_alone
 
 ROOT = Path(__file__).parents[2]
@@ -102,7 +102,7 @@ def fingerprint(recipe: Recipe, data: CaptionedImages) -> Fingerprint:
         "data": content_of(recipe, data),
         "model.weights": _weights(recipe, data),
         "model.word_vectors": _word_vectors(recipe),
-        "start_from": _start(recipe.start_from),
+        "start_from": recipe.start_from and _start(recipe.start_from),
         "teachers": [_start(folder) for folder in recipe.teachers],
     }
     # As it will be read back from JSON: tuples become lists.

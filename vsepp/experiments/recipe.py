@@ -12,7 +12,7 @@ from vsepp.data.captioned import OnError
 from vsepp.data.pictures import LEAST_AREA, RANDOM_CROPS, Crop, CropFrom
 from vsepp.encoders.architecture import Design, Int8
 from vsepp.errors import WrongRequest
-from vsepp.experiments.keys import (
+from vsepp.experiments.recipes.keys import (
     EXTENDS,
     NoEffect,
     Table,
@@ -23,7 +23,7 @@ from vsepp.experiments.keys import (
     read_toml,
     shipped_tables,
 )
-from vsepp.experiments.start import take_architecture_of_start
+from vsepp.experiments.recipes.start import take_architecture_of_start
 
 ROW = re.compile(r"\d+\.\d+")
 Words = Literal["unicode", "nltk-3.2", "nltk-3.10"]  # any language, or by the rules of CUTTERS

@@ -14,9 +14,11 @@ from vsepp.devices import FirstStopped, init_processes
 from vsepp.encoders.architecture import CONFIG, Architecture, read_config
 from vsepp.errors import WorkFailed, WrongRequest
 from vsepp.evaluation.retrieval import folds
-from vsepp.experiments.comparison import Report, Reproduced, changed_keys, remarks
-from vsepp.experiments.health import Stopped
+from vsepp.experiments.comparisons.paper import Report, Reproduced, changed_keys, remarks
 from vsepp.experiments.measure import measure_on
+from vsepp.experiments.progress.health import Stopped
+from vsepp.experiments.progress.run_folder import STATE
+from vsepp.experiments.progress.watcher import Watcher
 from vsepp.experiments.provenance import (
     Fingerprint,
     circumstances,
@@ -26,10 +28,8 @@ from vsepp.experiments.provenance import (
     weights_of,
 )
 from vsepp.experiments.recipe import OF_ONE_RECIPE, Recipe, table_of
+from vsepp.experiments.recipes.start import snapshot_to_start_from
 from vsepp.experiments.run import run
-from vsepp.experiments.run_folder import STATE
-from vsepp.experiments.start import snapshot_to_start_from
-from vsepp.experiments.watcher import Watcher
 from vsepp.snapshots.snapshot import Snapshot
 
 MAX_DIFFERENCES = 3  # shown of those between two runs

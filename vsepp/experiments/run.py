@@ -29,33 +29,34 @@ from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.behaviour import behaviour
 from vsepp.evaluation.retrieval import Retrieval, embed
-from vsepp.experiments.health import Stopped, check_health, check_weights
-from vsepp.experiments.keys import loss_named
-from vsepp.experiments.pretrained import load_word_vectors, pretrained_model
-from vsepp.experiments.process_checks import (
+from vsepp.experiments.preparation.pretrained import load_word_vectors, pretrained_model
+from vsepp.experiments.preparation.process_checks import (
     check_that_every_process_has_a_pair,
     check_that_processes_agree,
 )
-from vsepp.experiments.provenance import fingerprint, notes_of
-from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
-from vsepp.experiments.run_folder import (
+from vsepp.experiments.preparation.teachers import teacher_of
+from vsepp.experiments.progress.health import Stopped, check_health, check_weights
+from vsepp.experiments.progress.run_folder import (
     Keeper,
     MetricsLog,
     Run,
     has_something_to_resume,
     refuse_stopped,
 )
+from vsepp.experiments.progress.watcher import Silent, Watcher
+from vsepp.experiments.provenance import fingerprint, notes_of
+from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
+from vsepp.experiments.recipes.keys import loss_named
 from vsepp.experiments.stored_features import (
     check_that_features_fit,
     learns_from_features_alone,
     length_of_features,
     with_features,
 )
-from vsepp.experiments.teachers import teacher_of
-from vsepp.experiments.watcher import Silent, Watcher
 from vsepp.loading.batches import Batches, Pairs
 from vsepp.loading.caption_noise import with_wrong_captions
-from vsepp.training.loop import AveragedWeights, Epoch, Phase, Step
+from vsepp.training.averaging import AveragedWeights
+from vsepp.training.loop import Epoch, Phase, Step
 from vsepp.training.trainer import adam, steps_and_epochs
 
 
@@ -148,13 +149,7 @@ def set_up(
     held_out = data.split(recipe.data.validate)[: recipe.data.validate_images or None]
     if processes.number > 1:
         check_that_processes_agree(recipe, items, held_out, processes)
-    new_or_pretrained = pretrained_model if recipe.start_from else _new_model
-    vocabulary, architecture, model = new_or_pretrained(recipe, data, items)
-    if recipe.model.word_vectors and not recipe.start_from:
-        words = model.caption_encoder.words
-        report(load_word_vectors(recipe.model.word_vectors, words, vocabulary))
-    if have_features(data.items) or architecture.takes_features:
-        check_that_features_fit(architecture, model, data, recipe.model.finetune_from)
+    vocabulary, architecture, model = _model(recipe, data, items, report)
     model.to(device, torch.float64 if recipe.precision == "float64" else torch.float32)
     processes.broadcast(list(model.state_dict().values()))
     learned = Pairs(items, vocabulary, _view_of_training(recipe, architecture.view))
@@ -174,6 +169,20 @@ def set_up(
         # Batch norms that wait for other processes cannot be compiled.
         model.image_encoder.use_fast_training(recipe.compiled and processes.number == 1)
     return Setup(model, vocabulary, architecture, learned, validation)
+
+
+def _model(
+    recipe: Recipe, data: CaptionedImages, items: list[CaptionedImage], report: Callable[[str], None]
+) -> tuple[Vocabulary, Architecture, JointEmbedding]:  # fmt: skip
+    """A new model, with the vectors of words that a file has, or the one to start from."""
+    new_or_pretrained = pretrained_model if recipe.start_from else _new_model
+    vocabulary, architecture, model = new_or_pretrained(recipe, data, items)
+    if recipe.model.word_vectors and not recipe.start_from:
+        words = model.caption_encoder.words
+        report(load_word_vectors(recipe.model.word_vectors, words, vocabulary))
+    if have_features(data.items) or architecture.takes_features:
+        check_that_features_fit(architecture, model, data, recipe.model.finetune_from)
+    return vocabulary, architecture, model
 
 
 def _new_model(

@@ -1,15 +1,15 @@
 """The training loop (Sec. 3.2), to be read from top to bottom: learning rates, what a batch minimises, a step, epochs.
 
 `PlainStepper` takes the steps for any model on any device. `divided.py` extends it to batches in chunks or shared by
-several processes, `captured.py` has the fastest steps; all of them call the same `Objective` and `Updater`.
+several processes, `captured.py` has the fastest steps; all of them call the same `Objective` and `Updater`. Weights may
+be averaged meanwhile: `averaging.py`.
 """
 
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,9 @@ from vsepp.equations.similarity import normalize
 from vsepp.errors import WrongRequest
 from vsepp.kernels import fused_loss
 from vsepp.loading.batches import Batch, Batches
+
+if TYPE_CHECKING:
+    from vsepp.training.averaging import AveragedWeights
 
 Schedule = Literal["constant", "cosine"]
 Reduction = Literal["sum", "mean"]
@@ -151,36 +154,6 @@ def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-class AveragedWeights:
-    """An exponential moving average (EMA) of the trained weights; it often ranks better than they do."""
-
-    def __init__(self, model: nn.Module, decay: float) -> None:
-        self.decay = decay
-        self._followed: list[Tensor] = list(trained_parameters(model))
-        self.weights: list[Tensor] = [weight.detach().clone() for weight in self._followed]
-
-    @torch.no_grad()
-    def update(self) -> None:
-        """After a step: move by 1 - `decay` of the way to the weights."""
-        torch._foreach_lerp_(self.weights, self._followed, 1 - self.decay)
-
-    @contextmanager
-    def in_model(self) -> Iterator[None]:
-        """Inside, the model has the averaged weights."""
-        self._swap()
-        try:
-            yield
-        finally:
-            self._swap()
-
-    @torch.no_grad()
-    def _swap(self) -> None:
-        for average, weight in zip(self.weights, self._followed, strict=True):
-            kept = weight.clone()
-            weight.copy_(average)
-            average.copy_(kept)
-
-
 class Updater:
     """From a gradient to new weights: clips it, takes a step of the optimizer, and updates their average."""
 
@@ -189,7 +162,7 @@ class Updater:
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
         gradient_clip: float,
-        average: AveragedWeights | None = None,
+        average: "AveragedWeights | None" = None,
     ) -> None:
         self.optimizer, self.gradient_clip, self.average = optimizer, gradient_clip, average
         self.weights = trained_parameters(model)

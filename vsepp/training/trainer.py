@@ -10,11 +10,11 @@ from vsepp.devices import ALONE, Precision, Processes, is_gpu
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
 from vsepp.loading.batches import Batch, Batches
+from vsepp.training.averaging import AveragedWeights
 from vsepp.training.captured import CapturedStepper
 from vsepp.training.divided import DividedStepper
 from vsepp.training.loop import (
     RATE_FACTOR,
-    AveragedWeights,
     Epoch,
     Objective,
     Phase,
@@ -81,17 +81,27 @@ def steps_and_epochs(
         Objective(phase.loss, reduction, mask_same_image, tuple(nested), **teaching)
         for phase in phases
     ]
+    steps = _stepper(
+        model, batches, updater, device, precision, stepper, batches_per_step, chunk_size, processes
+    )
+    return training_events(model, steps, phases, objectives, device, epochs_done)
+
+
+def _stepper(
+    model: nn.Module, batches: Iterable[Batch], updater: Updater, device: torch.device, precision: Precision,
+    name: StepperName | None, batches_per_step: int | None, chunk_size: int | None, processes: Processes,
+) -> Stepper:  # fmt: skip
+    """The one of this name; without a name, the fastest one that can do what is asked."""
     is_divided = bool(chunk_size) or processes.number > 1
     needs_plain = is_divided or precision == "float64"
-    name = stepper or ("plain" if needs_plain else fastest_stepper(model, batches, device))
-    steps: Stepper = PlainStepper(model, batches, updater, device, precision)
+    name = name or ("plain" if needs_plain else fastest_stepper(model, batches, device))
     if name == "captured":
         assert isinstance(model, JointEmbedding) and isinstance(batches, Batches)
-        steps = CapturedStepper(model, batches, updater, device, precision, batches_per_step)
-    elif is_divided:
+        return CapturedStepper(model, batches, updater, device, precision, batches_per_step)
+    if is_divided:
         assert isinstance(model, JointEmbedding)
-        steps = DividedStepper(model, batches, updater, device, precision, chunk_size, processes)
-    return training_events(model, steps, phases, objectives, device, epochs_done)
+        return DividedStepper(model, batches, updater, device, precision, chunk_size, processes)
+    return PlainStepper(model, batches, updater, device, precision)
 
 
 def fastest_stepper(

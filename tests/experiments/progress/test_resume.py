@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 from tests.commands import start
 from vsepp.encoders.architecture import CONFIG
 from vsepp.errors import WrongRequest
-from vsepp.experiments.health import check_health
+from vsepp.experiments.progress.health import check_health
+from vsepp.experiments.progress.state import save_state
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
-from vsepp.experiments.state import save_state
 
 pytestmark = pytest.mark.slow
 
@@ -114,7 +114,7 @@ def test_killed_between_its_first_snapshot_and_its_state(world, tmp_path, monkey
 
     recipe = Recipe.load("demo-vse++", CHANGES)
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr("vsepp.experiments.run_folder.save_state", killed)
+        patch.setattr("vsepp.experiments.progress.run_folder.save_state", killed)
         run(recipe, world, tmp_path / "killed")
     with pytest.raises(WrongRequest, match="Continue it with --resume"):
         run(recipe, world, tmp_path / "killed")

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from vsepp.cli import app
 from vsepp.evaluation.measurement import Extras
-from vsepp.experiments.benchmark import measure_model, open_split
+from vsepp.experiments.comparisons.benchmark import measure_model, open_split
 from vsepp.experiments.provenance import weights_of
 
-SCENES = str(Path(__file__).parents[1] / "models" / "scenes")
+SCENES = str(Path(__file__).parents[2] / "models" / "scenes")
 DATA = ["--data", "shapes:200"]
 
 

@@ -14,13 +14,14 @@ from vsepp.encoders.architecture import CONFIG
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.behaviour import Behaviour
 from vsepp.evaluation.retrieval import Retrieval
-from vsepp.experiments.health import STOPPED, Stopped
 from vsepp.experiments.metrics import METRICS
+from vsepp.experiments.progress.health import STOPPED, Stopped
+from vsepp.experiments.progress.state import read_state, restore_state, save_state
 from vsepp.experiments.provenance import differences
 from vsepp.experiments.recipe import Recipe
-from vsepp.experiments.state import read_state, restore_state, save_state
 from vsepp.snapshots.snapshot import Snapshot
-from vsepp.training.loop import AveragedWeights, Epoch, Step
+from vsepp.training.averaging import AveragedWeights
+from vsepp.training.loop import Epoch, Step
 
 if TYPE_CHECKING:
     from vsepp.experiments.run import Setup

@@ -16,7 +16,7 @@ from vsepp.equations.similarity import normalize
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import embed_captions
 from vsepp.experiments.recipe import Recipe
-from vsepp.experiments.start import snapshot_to_start_from
+from vsepp.experiments.recipes.start import snapshot_to_start_from
 from vsepp.experiments.stored_features import with_features
 from vsepp.loading.batches import Pairs
 from vsepp.snapshots.snapshot import Snapshot

@@ -9,7 +9,7 @@ from torch import nn
 
 from vsepp.devices import generator_states, restore_generators
 from vsepp.pickles import read_torch_file, reading
-from vsepp.training.loop import AveragedWeights
+from vsepp.training.averaging import AveragedWeights
 
 
 def save_state(

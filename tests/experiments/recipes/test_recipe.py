@@ -1,8 +1,8 @@
 import pytest
 
 from vsepp.errors import WrongRequest
-from vsepp.experiments.keys import GRID, RECIPES, shipped_tables
 from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.recipes.keys import GRID, RECIPES, shipped_tables
 
 
 def test_a_recipe_by_name_with_changes():

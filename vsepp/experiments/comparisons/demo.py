@@ -17,9 +17,9 @@ from vsepp.equations.ranking import ranks
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.figures.cards import Retrieved, draw_retrieved
 from vsepp.evaluation.retrieval import Retrieval, embed
+from vsepp.experiments.progress.watcher import Watcher
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
-from vsepp.experiments.watcher import Watcher
 from vsepp.loading.batches import Pairs
 from vsepp.search.collection import Collection
 from vsepp.search.embedder import load

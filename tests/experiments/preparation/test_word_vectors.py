@@ -4,7 +4,7 @@ from torch import nn
 
 from vsepp.data.tokens import Vocabulary
 from vsepp.errors import WrongRequest
-from vsepp.experiments.pretrained import load_word_vectors
+from vsepp.experiments.preparation.pretrained import load_word_vectors
 
 VOCABULARY = Vocabulary.learn(["a dog and a cat", "two dogs run"])
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from tests.experiments.test_resume import has_saved_an_epoch, words
+from tests.experiments.progress.test_resume import has_saved_an_epoch, words
 from tests.memory import peak_extra_megabytes
 from vsepp.snapshots.snapshot import Snapshot
 

@@ -23,7 +23,7 @@ def visits(monkeypatch):
             client.get("/", params={"token": "sesame"})
             answers.append(client.get("/api/health").json())
 
-    monkeypatch.setattr("vsepp.experiments.demo.WORLD", "shapes:160")
+    monkeypatch.setattr("vsepp.experiments.comparisons.demo.WORLD", "shapes:160")
     monkeypatch.setattr("vsepp.service.serve._run", visit)
     monkeypatch.setattr("secrets.token_urlsafe", lambda num_bytes: "sesame")
     return answers

@@ -4,7 +4,7 @@ import pytest
 
 from vsepp.equations.ranking import Recall
 from vsepp.evaluation.retrieval import Retrieval
-from vsepp.experiments.run_folder import Keeper, Run
+from vsepp.experiments.progress.run_folder import Keeper, Run
 
 
 def scored(r1=90.0, r5=100.0, mean_rank=1.5):

@@ -14,7 +14,13 @@ from tests.layouts import some_items, write_features
 from vsepp.data.collections import open_data
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.behaviour import pairs_of_different_images
-from vsepp.experiments.figures import NUM_PAIRS, NUM_PICTURES, compare, curves, negatives
+from vsepp.experiments.comparisons.figures import (
+    NUM_PAIRS,
+    NUM_PICTURES,
+    compare,
+    curves,
+    negatives,
+)
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
 from vsepp.loading.batches import Pairs

@@ -29,7 +29,7 @@ NO_EFFECT = "no effect"
 # A key that cannot change the trained model, or only through files that are compared by content.
 NoEffect = Annotated[T, NO_EFFECT]
 
-RECIPES = Path(__file__).parent / "recipes"
+RECIPES = Path(__file__).parent
 GRID = "f8k-grid"
 EXTENDS = "extends"  # a shipped recipe whose keys this one changes
 LOSS_PLUGINS = "vsepp.losses"  # functions (scores, margin=..., negatives=...) -> one loss per pair

@@ -9,7 +9,7 @@ from vsepp.data.collections import open_data
 from vsepp.equations.losses import LOSSES, sum_of_hinges
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.collapse import concentration, has_collapsed, rsum_by_chance
-from vsepp.experiments.health import check_health, check_weights
+from vsepp.experiments.progress.health import check_health, check_weights
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run
 from vsepp.snapshots.snapshot import Snapshot

@@ -24,9 +24,9 @@ from vsepp.devices import (
 from vsepp.encoders.backbones import Backbone, backbone, fingerprint
 from vsepp.encoders.halves import cut_before
 from vsepp.errors import WrongRequest
-from vsepp.experiments.keys import UseKeys
 from vsepp.experiments.provenance import content_of_items
-from vsepp.experiments.start import snapshot_to_start_from
+from vsepp.experiments.recipes.keys import UseKeys
+from vsepp.experiments.recipes.start import snapshot_to_start_from
 from vsepp.loading.images import PicturesInMemory
 from vsepp.snapshots.snapshot import Snapshot
 
@@ -65,13 +65,7 @@ def precompute(
     Splits that exist are kept, so that an interrupted call can be repeated.
     """
     keys = keys or NetKeys()
-    if crops not in (1, 10):
-        raise WrongRequest(f"crops must be 1 (the center) or 10 (the mean of ten), not {crops}.")
-    if keys.before and crops == 10:
-        raise WrongRequest(
-            "Feature maps (model.before) are stored for one crop only: use --crops 1."
-        )
-    _check_names(data)
+    _check(data, crops, keys)
     device = best_device()
     prepare(device)
     net = _net(name, keys).to(device).eval()
@@ -114,10 +108,16 @@ def _net(name: str, keys: NetKeys) -> Backbone:
     return snapshot.model.image_encoder.backbone
 
 
-def _check_names(data: CaptionedImages) -> None:
-    """Splits become file names: one that is a path would be written elsewhere."""
+def _check(data: CaptionedImages, crops: int, keys: NetKeys) -> None:
+    """Before anything is written."""
+    if crops not in (1, 10):
+        raise WrongRequest(f"crops must be 1 (the center) or 10 (the mean of ten), not {crops}.")
+    if keys.before and crops == 10:
+        raise WrongRequest(
+            "Feature maps (model.before) are stored for one crop only: use --crops 1."
+        )
     for split in data.splits:
-        if not is_plain_name(split):
+        if not is_plain_name(split):  # a path would be written elsewhere
             raise WrongRequest(
                 f"{data.name} has a split {quote(split)!r}, which cannot be a file name. Use letters "
                 "and digits, such as train, val and test."

@@ -3,8 +3,8 @@ import torch
 from torch import nn
 
 from vsepp.errors import WrongRequest
-from vsepp.experiments.state import read_state, restore_state, save_state
-from vsepp.training.loop import AveragedWeights
+from vsepp.experiments.progress.state import read_state, restore_state, save_state
+from vsepp.training.averaging import AveragedWeights
 
 
 def a_run(seed):

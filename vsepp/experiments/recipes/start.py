@@ -7,7 +7,7 @@ from typing import Any
 
 from vsepp.encoders.architecture import CONFIG, FEATURES, IN_THE_BOX, Design, read_config
 from vsepp.errors import WrongRequest
-from vsepp.experiments.keys import shipped_tables
+from vsepp.experiments.recipes.keys import shipped_tables
 
 BOX = "the box"  # start_from: the model that ships with the package
 

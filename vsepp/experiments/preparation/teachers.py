@@ -13,7 +13,7 @@ from torch import Tensor
 from vsepp.data.pictures import View
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.retrieval import embed
-from vsepp.experiments.start import snapshot_to_start_from
+from vsepp.experiments.recipes.start import snapshot_to_start_from
 from vsepp.loading.batches import Pairs, Teacher
 from vsepp.snapshots.snapshot import Snapshot
 
