@@ -46,6 +46,7 @@ from vsepp.experiments.run_folder import (
     refuse_stopped,
 )
 from vsepp.experiments.stored_features import (
+    check_that_crops_are_fixed,
     check_that_features_fit,
     learns_from_features_alone,
     length_of_features,
@@ -155,6 +156,7 @@ def set_up(
         report(load_word_vectors(recipe.model.word_vectors, words, vocabulary))
     if have_features(data.items) or architecture.takes_features:
         check_that_features_fit(architecture, model, data, recipe.model.finetune_from)
+        check_that_crops_are_fixed(recipe, architecture, data)
     model.to(device, torch.float64 if recipe.precision == "float64" else torch.float32)
     processes.broadcast(list(model.state_dict().values()))
     learned = Pairs(items, vocabulary, _view_of_training(recipe, architecture.view))
