@@ -264,7 +264,10 @@ def _model(recipe: "Recipe") -> tuple[tuple[bool, str], ...]:
             "model.finetune_from says where fine-tuning begins: set model.finetune=true.",
         ),
         (
-            recipe.trains_nothing or recipe.model.backbone != "small" or recipe.model.finetune,
+            recipe.trains_nothing
+            or recipe.model.backbone != "small"
+            or recipe.model.finetune
+            or (bool(recipe.start_from) and "backbone" not in recipe.differs_from_start),
             "The backbone small has no pretrained weights: set model.finetune=true.",
         ),
         (0 <= recipe.model.word_dropout < 1, "model.word_dropout takes 0 to less than 1."),

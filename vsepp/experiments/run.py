@@ -31,7 +31,7 @@ from vsepp.evaluation.behaviour import behaviour
 from vsepp.evaluation.retrieval import Retrieval, embed
 from vsepp.experiments.health import Stopped, check_health, check_weights
 from vsepp.experiments.keys import loss_named
-from vsepp.experiments.pretrained import load_word_vectors, pretrained_model
+from vsepp.experiments.pretrained import fit_other_net, load_word_vectors, pretrained_model
 from vsepp.experiments.process_checks import (
     check_that_every_process_has_a_pair,
     check_that_processes_agree,
@@ -149,15 +149,10 @@ def set_up(
     held_out = data.split(recipe.data.validate)[: recipe.data.validate_images or None]
     if processes.number > 1:
         check_that_processes_agree(recipe, items, held_out, processes)
-    new_or_pretrained = pretrained_model if recipe.start_from else _new_model
-    vocabulary, architecture, model = new_or_pretrained(recipe, data, items)
-    if recipe.model.word_vectors and not recipe.start_from:
-        words = model.caption_encoder.words
-        report(load_word_vectors(recipe.model.word_vectors, words, vocabulary))
-    if have_features(data.items) or architecture.takes_features:
-        check_that_features_fit(architecture, model, data, recipe.model.finetune_from)
-        check_that_crops_are_fixed(recipe, architecture, data)
+    vocabulary, architecture, model = _model(recipe, data, items, report)
     model.to(device, torch.float64 if recipe.precision == "float64" else torch.float32)
+    if recipe.start_from:
+        fit_other_net(recipe, model, items, vocabulary, architecture.view, processes)
     processes.broadcast(list(model.state_dict().values()))
     learned = Pairs(items, vocabulary, _view_of_training(recipe, architecture.view))
     validation = Pairs(held_out, vocabulary, architecture.view)
@@ -176,6 +171,24 @@ def set_up(
         # Batch norms that wait for other processes cannot be compiled.
         model.image_encoder.use_fast_training(recipe.compiled and processes.number == 1)
     return Setup(model, vocabulary, architecture, learned, validation)
+
+
+def _model(
+    recipe: Recipe,
+    data: CaptionedImages,
+    items: list[CaptionedImage],
+    report: Callable[[str], None],
+) -> tuple[Vocabulary, Architecture, JointEmbedding]:
+    """New or pretrained, and checked with the data."""
+    new_or_pretrained = pretrained_model if recipe.start_from else _new_model
+    vocabulary, architecture, model = new_or_pretrained(recipe, data, items)
+    if recipe.model.word_vectors and not recipe.start_from:
+        words = model.caption_encoder.words
+        report(load_word_vectors(recipe.model.word_vectors, words, vocabulary))
+    if have_features(data.items) or architecture.takes_features:
+        check_that_features_fit(architecture, model, data, recipe.model.finetune_from)
+        check_that_crops_are_fixed(recipe, architecture, data)
+    return vocabulary, architecture, model
 
 
 def _new_model(
