@@ -201,6 +201,10 @@ def _training(recipe: "Recipe") -> tuple[tuple[bool, str], ...]:
             "loss.nested takes widths below model.dim.",
         ),
         (0 <= recipe.averaging < 1, "averaging takes 0 to just below 1."),
+        (
+            not (recipe.teachers and recipe.trains_nothing),
+            "teachers are imitated by gradient steps, and this recipe takes none: set teachers=[].",
+        ),
         (recipe.loss.teacher_weight >= 0, "loss.teacher_weight takes 0 or more."),
         (recipe.loss.teacher_temperature > 0, "loss.teacher_temperature takes more than 0."),
         (recipe.net_share >= 0, "net_share takes 0 or more."),

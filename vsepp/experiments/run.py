@@ -52,7 +52,7 @@ from vsepp.experiments.stored_features import (
     length_of_features,
     with_features,
 )
-from vsepp.experiments.teachers import teacher_of
+from vsepp.experiments.teachers import check_teachers, teacher_of
 from vsepp.experiments.watcher import Silent, Watcher
 from vsepp.loading.batches import Batches, Pairs
 from vsepp.loading.caption_noise import with_wrong_captions
@@ -142,6 +142,8 @@ def set_up(
     report: Callable[[str], None] = lambda text: None,
 ) -> Setup:
     """A model, the words it will know, and the pairs to learn from and to validate on."""
+    if recipe.teachers:
+        check_teachers(recipe.teachers)
     data = data.with_captions(recipe.data.captions)
     items = data.training_items(recipe.data.train)
     if recipe.data.wrong_captions:
@@ -164,9 +166,8 @@ def set_up(
         pairs.with_images(pairs.images.near(device)) for pairs in (learned, validation)
     )
     if recipe.teachers:
-        learned = learned.with_teacher(
-            teacher_of(recipe.teachers, learned, architecture.view, device)
-        )
+        teacher = teacher_of(recipe.teachers, learned, data, device, processes)
+        learned = learned.with_teacher(teacher)
     if recipe.precision != "float64":
         # Batch norms that wait for other processes cannot be compiled.
         model.image_encoder.use_fast_training(recipe.compiled and processes.number == 1)

@@ -69,29 +69,35 @@ def steps_and_epochs(
     """The same in small steps: every batch, or a few of them, and after its last one the epoch.
 
     A resumed run gives its `optimizer` and `epochs_done`. Batches larger than the device's memory are embedded
-    `chunk_size` pairs at a time. `nested` widths have the loss, too. The scores of `batches.pairs.teacher` are imitated
-    with `teacher_weight`. The default is the fastest `stepper`.
+    `chunk_size` pairs at a time. `nested` widths have the loss, too. Where `batches.pairs` have a teacher, its
+    scores are imitated. The default is the fastest `stepper`.
     """
     _check(model, batches, phases, nested, chunk_size, processes)
     device = device or trained_parameters(model)[0].device
     # Phases share the optimizer, and so keep its state.
     updater = Updater(model, optimizer or adam(model), gradient_clip, average)
-    teaching = {"teacher_weight": teacher_weight, "teacher_temperature": teacher_temperature}
-    objectives = [
-        Objective(phase.loss, reduction, mask_same_image, tuple(nested), **teaching)
-        for phase in phases
-    ]
+    settings = reduction, mask_same_image, tuple(nested), teacher_weight, teacher_temperature
+    objectives = [Objective(phase.loss, *settings) for phase in phases]
     is_divided = bool(chunk_size) or processes.number > 1
     needs_plain = is_divided or precision == "float64"
     name = stepper or ("plain" if needs_plain else fastest_stepper(model, batches, device))
-    steps: Stepper = PlainStepper(model, batches, updater, device, precision)
+    steps = _stepper(
+        name, model, batches, updater, device, precision, batches_per_step, chunk_size, processes
+    )
+    return training_events(model, steps, phases, objectives, device, epochs_done)
+
+
+def _stepper(
+    name: str, model: nn.Module, batches: Iterable[Batch], updater: Updater, device: torch.device,
+    precision: Precision, batches_per_step: int | None, chunk_size: int | None, processes: Processes,
+) -> Stepper:  # fmt: skip
     if name == "captured":
         assert isinstance(model, JointEmbedding) and isinstance(batches, Batches)
-        steps = CapturedStepper(model, batches, updater, device, precision, batches_per_step)
-    elif is_divided:
+        return CapturedStepper(model, batches, updater, device, precision, batches_per_step)
+    if chunk_size or processes.number > 1:
         assert isinstance(model, JointEmbedding)
-        steps = DividedStepper(model, batches, updater, device, precision, chunk_size, processes)
-    return training_events(model, steps, phases, objectives, device, epochs_done)
+        return DividedStepper(model, batches, updater, device, precision, chunk_size, processes)
+    return PlainStepper(model, batches, updater, device, precision)
 
 
 def fastest_stepper(
