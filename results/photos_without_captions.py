@@ -18,7 +18,6 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 from world import Photo, look, looks_like_any, photos
 
 RECORD = Path(__file__).with_name("photos-without-captions.json")
@@ -37,10 +36,48 @@ def names_in(gitdir: Path) -> list[str]:
 def read(gitdir: Path, names: list[str]) -> Iterator[bytes]:
     asked = "".join(f"HEAD:train2017/{name}\n" for name in names).encode()
     command = ["git", *WHOLE_PACK, "-C", str(gitdir), "cat-file", "--batch"]
-    answer = io.BytesIO(subprocess.run(command, input=asked, check=True, capture_output=True).stdout)
+    answer = io.BytesIO(
+        subprocess.run(command, input=asked, check=True, capture_output=True).stdout
+    )
     for _ in names:
         yield answer.read(int(answer.readline().split()[2]))
         answer.read(1)
+
+
+def unlike(tests: list[Photo], gitdir: Path, names: list[str]) -> Iterator[tuple[str, bytes]]:
+    """The photos that look like none of the tests."""
+    for start in range(0, len(names), BATCH):
+        some = names[start : start + BATCH]
+        contents = list(read(gitdir, some))
+        found = [
+            Photo("coco", "", gitdir, name, look(jpeg), 0)
+            for name, jpeg in zip(some, contents, strict=True)
+        ]
+        alike = looks_like_any(found, tests)
+        for name, jpeg, is_out in zip(some, contents, alike, strict=True):
+            if not is_out:
+                yield name, jpeg
+
+
+def parted(named: Iterator[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
+    """One part for each shard."""
+    part, size = [], 0
+    for name, jpeg in named:
+        part.append((name, jpeg))
+        size += len(jpeg)
+        if size >= SHARD_SIZE:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def write(part: list[tuple[str, bytes]], file: Path) -> None:
+    with tarfile.open(file, "w") as shard:
+        for name, jpeg in part:
+            member = tarfile.TarInfo(name)
+            member.size = len(jpeg)
+            shard.addfile(member, io.BytesIO(jpeg))
 
 
 def main() -> None:
@@ -48,7 +85,9 @@ def main() -> None:
         sys.exit(__doc__)
     gitdir, captions, held_out, into, *folders = map(Path, sys.argv[1:])
     content = captions.read_bytes()
-    with_captions = set(json.loads(gzip.decompress(content) if captions.suffix == ".gz" else content))
+    with_captions = set(
+        json.loads(gzip.decompress(content) if captions.suffix == ".gz" else content)
+    )
     evaluated = {
         f"{number}.jpg"
         for file in held_out.glob("*.csv")
@@ -59,36 +98,16 @@ def main() -> None:
     shards = [shard for folder in folders for shard in sorted(folder.glob("*.tar"))]
     tests = list(photos("", [shard for shard in shards if "-train-" not in shard.name]))
     into.mkdir(parents=True, exist_ok=True)
-    shard, size, number, left_out = None, SHARD_SIZE, 0, 0
-    for start in range(0, len(names), BATCH):
-        some = names[start : start + BATCH]
-        contents = list(read(gitdir, some))
-        found = [
-            Photo("coco", "", into, name, look(jpeg), 0)
-            for name, jpeg in zip(some, contents, strict=True)
-        ]
-        alike = looks_like_any(found, tests)
-        left_out += int(np.sum(alike))
-        for name, jpeg, is_out in zip(some, contents, alike, strict=True):
-            if is_out:
-                continue
-            if size >= SHARD_SIZE:
-                if shard:
-                    shard.close()
-                shard = tarfile.open(into / f"coco-photos-{number:03d}.tar", "w")
-                size, number = 0, number + 1
-            member = tarfile.TarInfo(name)
-            member.size = len(jpeg)
-            shard.addfile(member, io.BytesIO(jpeg))
-            size += len(jpeg)
-    if shard:
-        shard.close()
+    taken = 0
+    for number, part in enumerate(parted(unlike(tests, gitdir, names))):
+        write(part, into / f"coco-photos-{number:03d}.tar")
+        taken += len(part)
     counts = {
         "photos in the folder": len(here),
         "with captions": len(set(here) & with_captions),
         "of Karpathy's val and test": len(set(here) & evaluated),
-        "near-duplicates of val and test": left_out,
-        "taken": len(names) - left_out,
+        "near-duplicates of val and test": len(names) - taken,
+        "taken": taken,
     }
     RECORD.write_text(json.dumps(counts, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(counts, indent=2))

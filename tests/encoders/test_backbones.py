@@ -3,8 +3,13 @@ import timm
 import torch
 from safetensors.torch import save_file
 
+from vsepp.data.tokens import Vocabulary
+from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.backbones import backbone
+from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WorkFailed, WrongRequest
+from vsepp.search.embedder import Embedder
+from vsepp.snapshots.snapshot import Snapshot
 
 
 def test_small_takes_pictures_of_any_size():
@@ -154,3 +159,62 @@ def test_no_network_is_explained(monkeypatch):
 def test_a_name_that_is_not_timms_finds_its_neighbours(asked, close):
     with pytest.raises(WrongRequest, match=f"There is no backbone.*{close}"):
         backbone(asked)
+
+
+# ---- class token and mean
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "num_others", "num_patches"),
+    [("test_vit", 160, 1, 100), ("vit_small_patch14_reg4_dinov2", 28, 5, 4)],
+)
+def test_features_may_be_the_class_token_and_the_mean_of_the_patches(
+    name, size, num_others, num_patches
+):
+    """Registers are no patches."""
+    torch.manual_seed(0)
+    net = backbone(f"{name}+mean", "none", size).eval()
+    images = torch.randint(0, 256, (2, 3, size, size), dtype=torch.uint8)
+    with torch.no_grad():
+        tokens = net.net.forward_features(net.scaled(images))
+        features = net(images)
+    assert tokens.shape[1] == num_others + num_patches
+    assert features.shape[1] == net.num_features == 2 * tokens.shape[2]
+    expected = torch.cat([tokens[:, 0], tokens[:, num_others:].mean(1)], dim=1)
+    torch.testing.assert_close(features, expected)
+
+
+@pytest.mark.parametrize(
+    "name", ["resnet18", "test_vit2", "cait_xxs24_224", "deit_tiny_distilled_patch16_224"]
+)
+def test_nets_whose_features_are_no_class_token_are_refused(name):
+    with pytest.raises(WrongRequest, match=f"features of {name} are not its class token alone"):
+        backbone(f"{name}+mean")
+
+
+@pytest.mark.parametrize("pooling", ["max", ""])
+def test_another_pooling_is_refused(pooling):
+    with pytest.raises(WrongRequest, match=rf"no pooling '{pooling}', only test_vit\+mean"):
+        backbone(f"test_vit+{pooling}")
+
+
+def test_a_net_of_ours_has_no_class_token_either():
+    with pytest.raises(WrongRequest, match=r"There is no backbone 'small\+mean'"):
+        backbone("small+mean")
+
+
+@pytest.mark.slow
+def test_a_snapshot_of_both_is_saved_loaded_and_exported(tmp_path):
+    torch.manual_seed(0)
+    vocabulary = Vocabulary.learn(["a red ball"])
+    keys = {"backbone": "test_vit+mean", "size": 160, "resize": 160, "dim": 16, "word_dim": 8}
+    plan = Architecture(num_words=len(vocabulary), **keys)
+    before = Snapshot(JointEmbedding.build(plan).eval(), vocabulary, plan)
+    loaded = Snapshot.load(before.save(tmp_path))
+    assert loaded.architecture == plan
+    images = torch.randint(0, 256, (3, 3, 160, 160), dtype=torch.uint8)
+    with torch.no_grad():
+        expected = before.model.embed_images(images)
+        assert torch.equal(loaded.model.embed_images(images), expected)
+    graph = Embedder(tmp_path).embed_pixels(images.numpy())
+    torch.testing.assert_close(torch.from_numpy(graph), expected, rtol=0, atol=1e-5)

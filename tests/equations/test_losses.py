@@ -1,3 +1,4 @@
+import math
 from functools import partial
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.equations.matrices import masks, square_scores
 from vsepp.equations.losses import (
+    distillation,
     k_hardest_hinges,
     max_of_hinges,
     pairwise_hinge,
@@ -236,3 +238,74 @@ def test_extreme_scores_stay_finite(loss):
     scores = torch.tensor([[0.0, 1e4], [-1e4, 0.0]], requires_grad=True)
     loss(scores).sum().backward()
     assert torch.isfinite(scores.grad).all()
+
+
+# ---- distillation
+
+
+def test_distillation_by_hand():
+    scores = torch.zeros(2, 2)  # the student finds everything equally likely
+    targets = torch.tensor([[1.0, 0.0], [0.0, 0.0]]) * math.log(3)
+    # the teacher gives 3/4 and 1/4 in the first row and column, and is as undecided in the others
+    one = 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)
+    loss = distillation(scores, targets, temperature=1.0)
+    torch.testing.assert_close(loss, torch.tensor([2 * one, 0.0]))
+
+
+def softmax(numbers, temperature):
+    powers = [math.exp((number - max(numbers)) / temperature) for number in numbers]
+    return [power / sum(powers) for power in powers]
+
+
+def slow_distillation(scores, targets, temperature):
+    """For each pair, how far two softmaxes are apart among its captions, and among its images."""
+    for n in range(len(scores)):
+        total = 0.0
+        for ours, theirs in ((scores[n], targets[n]), (scores[:, n], targets[:, n])):
+            p, q = (softmax(side.tolist(), temperature) for side in (theirs, ours))
+            total += sum(a * math.log(a / b) for a, b in zip(p, q, strict=True) if a)
+        yield total
+
+
+def random_like(scores, seed):
+    return torch.rand(scores.shape, generator=torch.Generator().manual_seed(seed)).double()
+
+
+@given(square_scores(), st.integers(0, 100), st.sampled_from([0.05, 0.3, 2.0]))
+def test_distillation_equals_the_double_loop(scores, seed, temperature):
+    targets = random_like(scores, seed)
+    expected = list(slow_distillation(scores, targets, temperature))
+    assert len(expected) == len(scores)
+    ours = distillation(scores, targets, temperature)
+    torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64))
+
+
+@given(square_scores(), st.integers(0, 100), st.integers(-8, 8))
+def test_only_the_teachers_own_scores_are_not_apart_from_it(scores, seed, constant):
+    """Whatever is added to all of them."""
+    zeros = torch.zeros(len(scores), dtype=torch.float64)
+    torch.testing.assert_close(distillation(scores + constant, scores), zeros)
+    targets = random_like(scores, seed)
+    loss = distillation(scores, targets)
+    assert len(scores) == 1 or (loss > 0).all()
+    torch.testing.assert_close(distillation(scores.T, targets.T), loss)
+    order = torch.randperm(len(scores), generator=torch.Generator().manual_seed(0))
+    turned = distillation(scores[order][:, order], targets[order][:, order])
+    torch.testing.assert_close(turned, loss[order])
+
+
+def test_gradients_of_distillation():
+    generator = torch.Generator().manual_seed(0)
+    scores, targets = (
+        torch.randn(5, 5, dtype=torch.float64, generator=generator) for _ in range(2)
+    )
+    loss = partial(distillation, targets=targets, temperature=0.3)
+    assert torch.autograd.gradcheck(loss, scores.requires_grad_())
+
+
+def test_one_pair_and_extreme_scores_can_be_distilled():
+    assert distillation(torch.tensor([[0.3]]), torch.tensor([[0.9]])).tolist() == [0.0]
+    scores = torch.tensor([[0.0, 1e4], [-1e4, 0.0]], requires_grad=True)
+    loss = distillation(scores, scores.detach().T)
+    loss.sum().backward()
+    assert torch.isfinite(loss).all() and torch.isfinite(scores.grad).all()

@@ -109,34 +109,69 @@ def test_precomputed_features_train_like_the_pictures(tmp_path, crop):
     check_that_another_net_is_refused(tmp_path / "made", keys, tmp_path / "c")
 
 
-def test_maps_of_a_net_train_its_last_part_like_the_pictures(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "module", "frozen", "learned", "size", "shape"),
+    [
+        ("resnet18", "layer4", "layer3.1.conv2", "layer4.1.conv2", 64, (256, 4, 4)),
+        ("test_vit", "blocks.4", "blocks.3.mlp.fc1", "blocks.5.mlp.fc1", 160, (101, 64)),
+        ("test_vit+mean", "blocks.4", "blocks.3.mlp.fc1", "blocks.5.mlp.fc1", 160, (101, 64)),
+    ],
+)
+def test_maps_of_a_net_train_its_last_part_like_the_pictures(
+    tmp_path, name, module, frozen, learned, size, shape
+):
     torch.manual_seed(7)
-    weights = random_weights("resnet18", tmp_path / "resnet18.safetensors")
+    weights = random_weights(name.partition("+")[0], tmp_path / "net.safetensors")
     pictures = write_folder(tmp_path / "pictures", some_items())
-    net = NetKeys(weights=str(weights), size=64, resize=64, before="layer4")
-    precompute(open_checked(str(pictures)), "resnet18", 1, tmp_path / "made", net)
-    assert np.load(tmp_path / "made" / "train_ims.npy").shape == (24, 256, 4, 4)
+    net = NetKeys(weights=str(weights), size=size, resize=size, before=module)
+    precompute(open_checked(str(pictures)), name, 1, tmp_path / "made", net)
+    assert np.load(tmp_path / "made" / "train_ims.npy").shape == (24, *shape)
     keys = [
         *ON_FEATURES,
-        "model.backbone=resnet18",
+        f"model.backbone={name}",
         f"model.weights={weights}",
-        "model.size=64",
-        "model.resize=64",
+        f"model.size={size}",
+        f"model.resize={size}",
         "data.crop=center",
         "model.finetune=true",
         "model.fixed_statistics=true",
     ]
-    last = [*keys, "model.finetune_from=layer4", "phases.0.learning_rate=1e-5"]
+    last = [*keys, f"model.finetune_from={module}", "phases.0.learning_rate=1e-5"]
     of_pictures = trained("features", last, pictures, tmp_path / "a")
     of_maps = trained("features", last, tmp_path / "made", tmp_path / "b")
     before = timm_weights(weights)
-    frozen, learned = "layer3.1.conv2.weight", "layer4.1.conv2.weight"
-    assert torch.equal(of_maps[f"{NET}{frozen}"], before[frozen])
-    moves = [model[f"{NET}{learned}"] - before[learned] for model in (of_pictures, of_maps)]
+    assert torch.equal(of_maps[f"{NET}{frozen}.weight"], before[f"{frozen}.weight"])
+    moves = [
+        model[f"{NET}{learned}.weight"] - before[f"{learned}.weight"]
+        for model in (of_pictures, of_maps)
+    ]
     # Maps are stored in half precision, and Adam makes small gradients as large as others.
     assert torch.cosine_similarity(*(move.flatten() for move in moves), dim=0) > 0.95
-    with pytest.raises(WrongRequest, match="input of layer4"):
-        run(Recipe.load("features", keys), open_checked(str(tmp_path / "made")), tmp_path / "c")
+    assert recalls(tmp_path / "b", tmp_path / "made").num_images == 12
+    for change, message in (
+        ("model.finetune_from=''", f"input of {module}"),
+        ("data.crop=random_resized", "computed from fixed crops, and data.crop is random_resized"),
+    ):
+        with pytest.raises(WrongRequest, match=message):
+            trained("features", [*last, change], tmp_path / "made", tmp_path / "c")
+
+
+def test_the_last_part_of_a_net_learns_from_random_crops(tmp_path):
+    """The first part sees each crop anew, and stays as it was."""
+    torch.manual_seed(7)
+    weights = random_weights("test_vit", tmp_path / "net.safetensors")
+    pictures = write_folder(tmp_path / "pictures", some_items())
+    sizes = ["model.size=160", "model.resize=160", "data.crop=random_resized"]
+    part = ["model.finetune=true", "model.fixed_statistics=true", "model.finetune_from=blocks.4"]
+    keys = [*ON_FEATURES, *sizes, *part, "model.backbone=test_vit", f"model.weights={weights}"]
+    model = trained("features", keys, pictures, tmp_path / "run")
+    moved = {
+        name.removeprefix(NET).removesuffix(".weight")
+        for name, tensor in timm_weights(weights).items()
+        if not torch.equal(model[f"{NET}{name}"], tensor)
+    }
+    assert {"norm", "blocks.4.attn.qkv", "blocks.5.mlp.fc2"} <= moved
+    assert all(name.startswith(("blocks.4", "blocks.5", "norm")) for name in moved)
 
 
 def timm_weights(file):

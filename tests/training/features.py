@@ -10,7 +10,7 @@ from vsepp.data.tokens import Vocabulary
 from vsepp.devices import ALONE
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
-from vsepp.loading.batches import Pairs
+from vsepp.loading.batches import Pairs, Teacher
 from vsepp.training.divided import DividedStepper
 from vsepp.training.loop import PlainStepper, Updater
 from vsepp.training.trainer import adam
@@ -49,3 +49,13 @@ def plain_stepper(model, chunk_size=None, processes=ALONE):
     if chunk_size or processes.number > 1:
         return DividedStepper(model, [], updater, device, "float32", chunk_size, processes)
     return PlainStepper(model, [], updater, device)
+
+
+def random_teacher(pairs, dim=40):
+    """Unit vectors of nobody, for every image and caption."""
+    generator = torch.Generator().manual_seed(2)
+    images, captions = (
+        torch.nn.functional.normalize(torch.randn(count, dim, generator=generator))
+        for count in (len(pairs.items), len(pairs))
+    )
+    return Teacher(images, captions)

@@ -6,8 +6,14 @@ from itertools import cycle, product
 import torch
 from torch import nn
 
+from tests.models import SCENES
 from tests.processes import groups_of
-from tests.training.features import pairs_with_features, plain_stepper, small_model
+from tests.training.features import (
+    pairs_with_features,
+    plain_stepper,
+    random_teacher,
+    small_model,
+)
 from vsepp.data.collections import open_data
 from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
@@ -16,6 +22,7 @@ from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import LOSSES, max_of_hinges, sum_of_hinges
 from vsepp.evaluation.retrieval import embed, evaluate
+from vsepp.experiments.preparation.teachers import teacher_of
 from vsepp.experiments.stored_features import with_features
 from vsepp.loading.batches import Batch, Pairs
 from vsepp.training import divided
@@ -41,7 +48,7 @@ def compare_all(rank, folder):
 
 
 def _comparisons(processes):
-    parts = _losses, _pictures, _batch_norms, _loops, _evaluation
+    parts = _losses, _teachers, _pictures, _batch_norms, _loops, _evaluation
     return {name: value for part in parts for name, value in part(processes).items()}
 
 
@@ -56,6 +63,24 @@ def _losses(processes):
             key = f"{name}, {similarity}, batch {len(batch)}, {ways}"
             apart[key] = gradients_apart(model, batch, loss, ways, processes)
     return apart
+
+
+def _teachers(processes):
+    """A teacher's scores beside the hinges, and two models as teachers, embedded in shares."""
+    apart, pairs = {}, pairs_with_features(20)
+    taught = pairs.with_teacher(random_teacher(pairs))
+    for (reduction, chunk), size in product((("sum", None), ("mean", 2)), SIZES):
+        batch = next(iter(taught.batches(size)))
+        ways = reduction, False, (4,), chunk
+        model = small_model().double()
+        key = f"taught, batch {size}, {reduction}, chunks {chunk}"
+        apart[key] = gradients_apart(model, batch, max_of_hinges, ways, processes)
+    data = open_data("shapes:40")
+    names, cpu = [str(SCENES)] * 2, torch.device("cpu")
+    alone, shared = (
+        teacher_of(names, picture_pairs(), data, cpu, who) for who in (ALONE, processes)
+    )
+    return apart | {"teachers": _apart(vars(alone).values(), vars(shared).values())}
 
 
 def picture_model(fixed_statistics=False):
@@ -89,7 +114,7 @@ def _pictures(processes):
 def share_of(batch, processes):
     mine = processes.share(len(batch.image_ids))
     own = (tensor[mine] for tensor in (batch.images, batch.words, batch.lengths))
-    return Batch(*own, batch.image_ids)
+    return Batch(*own, batch.image_ids, targets=batch.targets)
 
 
 def gradients_apart(model, batch, loss, ways, processes):

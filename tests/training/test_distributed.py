@@ -26,6 +26,8 @@ def apart(tmp_path_factory):
     ("what", "how_many", "allowed"),
     [
         ("hinge", 2 * 5 * 3, 1e-12),
+        ("taught", 6, 1e-12),
+        ("teachers", 1, 1e-6),  # in single precision, and in batches of other sizes
         ("pictures, fixed", 9, 1e-12),
         ("mixed precision", 1, 0.05),  # bfloat16 has eight bits, and sums in another order
         ("batch norm", 4, 1e-12),

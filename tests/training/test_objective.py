@@ -13,9 +13,9 @@ from vsepp.equations.losses import (
     soft_max_of_hinges,
     sum_of_hinges,
 )
-from vsepp.equations.similarity import inner_product
+from vsepp.equations.similarity import inner_product, truncate
 from vsepp.kernels import margin_of_hinges
-from vsepp.training.loop import Objective, Phase, truncate
+from vsepp.training.loop import Objective, Phase
 from vsepp.training.trainer import train
 
 

@@ -22,7 +22,9 @@ class FeatureTable:
     """One memory-mapped array of features."""
 
     file: Path
-    rows: np.ndarray = field(repr=False, compare=False)  # (R, D_phi), or maps (R, C, H, W)
+    rows: np.ndarray = field(
+        repr=False, compare=False
+    )  # (R, D_phi), or maps: (R, C, H, W), (R, L, C)
     repeats: int = 1  # equal rows of one image
 
 

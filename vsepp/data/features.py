@@ -3,7 +3,7 @@
 An array has a row for each image, or repeats it for each of its captions. SPLIT_ids.txt, if present,
 names the image of each row or of each caption, and SPLIT_caption_ids.txt has an id for each caption.
 features.json, which `vsepp precompute` adds, says which backbone made the features. Instead of features, the array may hold
-feature maps (N, C, H, W) of the first part of a net.
+feature maps of the first part of a net: (N, C, H, W), or a transformer's (N, L, C).
 """
 
 import json
@@ -58,7 +58,7 @@ def open_collection(path: Path, problems: Problems) -> CaptionedImages:
 
 
 def features_of(items: Sequence[CaptionedImage]) -> np.ndarray:
-    """The features (N, D_phi), or maps (N, C, H, W), of items that have them instead of images."""
+    """The features (N, D_phi), or maps of a net's first part, of items that have them instead of images."""
     rows = [item.path for item in items if isinstance(item.path, FeatureRow)]
     parts = [(t, [row.row for row in same]) for t, same in groupby(rows, lambda row: row.table)]
     if len(parts) == 1:
@@ -156,12 +156,12 @@ def _array(file: Path) -> np.ndarray:
         rows = np.load(file, mmap_mode="c", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise WrongRequest(f"{file} cannot be read as an array: {error}") from error
-    if rows.ndim == 3:
+    if rows.ndim == 3 and "before" not in (_origin(file.parent) or {}):  # no transformer's maps
         raise WrongRequest(
             f"{file} contains {rows.shape[1]} regions per image. Expected one vector per image, such as "
             "their mean: np.save(..., array.mean(1))."
         )
-    if rows.ndim not in (2, 4) or not np.issubdtype(rows.dtype, np.floating) or not len(rows):
+    if rows.ndim not in (2, 3, 4) or not np.issubdtype(rows.dtype, np.floating) or not len(rows):
         raise WrongRequest(
             f"{file}: expected a row of numbers for each image, found {rows.dtype} {rows.shape}."
         )

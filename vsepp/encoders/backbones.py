@@ -27,15 +27,14 @@ def timm_backbone(name: str, weights: str, size: int) -> Backbone:
     import timm
     from timm.data import resolve_model_data_config
 
-    name, _, pooling = name.partition("+")
-    if pooling not in ("", MEAN):
-        raise WrongRequest(
-            f"There is no pooling {pooling!r} of a backbone: +{MEAN} is the only one."
-        )
+    asked = name
+    name, plus, pooling = asked.partition("+")
+    if plus and pooling != MEAN:
+        raise WrongRequest(f"{asked}: there is no pooling {pooling!r}, only {name}+{MEAN}.")
     if name.partition(".")[0] not in timm.list_models():
         close = _names_like(name, timm.list_models())
         raise WrongRequest(
-            f"There is no backbone {name!r}. Use small, or one of timm's"
+            f"There is no backbone {asked!r}. Use small, or one of timm's"
             + (f", such as {', '.join(close)}." if close else ": timm.list_models() lists them.")
         )
     if weights == "timm":
@@ -51,7 +50,7 @@ def timm_backbone(name: str, weights: str, size: int) -> Backbone:
     scaling = resolve_model_data_config(net)
     # pre-logits may be wider than the last feature map: VGG19's fc7 has 4,096 of them
     num_features: Any = getattr(net, "head_hidden_size", None) or net.num_features
-    if pooling:
+    if plus:
         _pool_class_and_mean(net, name)
         num_features *= 2
     return Backbone(net, int(num_features), scaling["mean"], scaling["std"])
@@ -59,13 +58,20 @@ def timm_backbone(name: str, weights: str, size: int) -> Backbone:
 
 def _pool_class_and_mean(net: Any, name: str) -> None:
     """Both what the class token says of an image and the mean of its patches, as DINOv2 was evaluated."""
-    if getattr(net, "global_pool", "") != "token" or not net.num_prefix_tokens:
-        raise WrongRequest(f"{name} has no class token that +{MEAN} could join with a mean.")
+    has_class_token = getattr(net, "global_pool", "") == "token" and hasattr(type(net), "pool")
+    num_others = getattr(net, "num_prefix_tokens", 0)  # the class token, and registers
 
     def pool(tokens: Tensor, *_: Any, **__: Any) -> Tensor:
-        return torch.cat([tokens[:, 0], tokens[:, net.num_prefix_tokens :].mean(1)], dim=1)
+        return torch.cat([tokens[:, 0], tokens[:, num_others:].mean(1)], dim=1)
 
-    net.pool = pool
+    if has_class_token:
+        net.pool = pool
+        features = net.forward_head(torch.zeros(1, num_others + 1, net.num_features))
+    if not has_class_token or features.shape != (1, 2 * net.num_features):
+        raise WrongRequest(
+            f"The features of {name} are not its class token alone, to which +{MEAN} could add the mean of "
+            f"its patches. Leave +{MEAN} out."
+        )
 
 
 def _names_like(name: str, known: list[str]) -> list[str]:

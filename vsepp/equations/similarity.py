@@ -23,6 +23,14 @@ def normalize(vectors: Tensor) -> Tensor:
     return nn.functional.normalize(vectors, dim=-1, eps=EPSILON)
 
 
+def truncate(vectors: Tensor, width: int) -> Tensor:
+    """The first numbers of each vector, scaled to its whole length: a space within the space."""
+    # vectors (M, D) -> (M, width)
+    lengths = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    front: Tensor = normalize(vectors[:, :width]) * lengths
+    return front
+
+
 def inner_product(images: Tensor, captions: Tensor) -> Tensor:
     """Eq. 3. The cosine when both sides are normalised; VSE0 leaves the image norm in."""
     # images (M, D), captions (N, D) -> scores (M, N)

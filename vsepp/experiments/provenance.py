@@ -2,8 +2,8 @@
 
 A fingerprint is everything that decides which model a run ends with: all keys of the recipe except those marked
 `NoEffect`, and the content of the files that they name: images and captions, backbone weights, the snapshot to start
-from, word vectors. Runs are resumed and finished ones reused only if fingerprints agree. Paths are not part of it: a
-copy of a collection is the same collection, and a changed image makes it another one.
+from, teachers, word vectors. Runs are resumed and finished ones reused only if fingerprints agree. Paths are not part of
+it: a copy of a collection is the same collection, and a changed image makes it another one.
 """
 
 import hashlib
@@ -102,8 +102,8 @@ def fingerprint(recipe: Recipe, data: CaptionedImages) -> Fingerprint:
         "data": content_of(recipe, data),
         "model.weights": _weights(recipe, data),
         "model.word_vectors": _word_vectors(recipe),
-        "start_from": recipe.start_from and _start(recipe.start_from),
-        "teachers": [_start(folder) for folder in recipe.teachers],
+        "start_from": _snapshot(recipe.start_from),
+        "teachers": [_snapshot(folder) for folder in recipe.teachers],
     }
     # As it will be read back from JSON: tuples become lists.
     plain: Fingerprint = json.loads(json.dumps(found, default=vars))
@@ -190,7 +190,8 @@ def _hash_version(file: Path, size: int, changed: int) -> bytes:
 def _weights(recipe: Recipe, data: CaptionedImages) -> str:
     """Hash of the pretrained backbone; random weights are determined by the seed."""
     keys = recipe.model
-    if recipe.start_from or keys.weights == "none" or learns_from_features_alone(recipe, data):
+    is_of_start = recipe.start_from and "backbone" not in recipe.differs_from_start
+    if is_of_start or keys.weights == "none" or learns_from_features_alone(recipe, data):
         return "none"
     file = Path(keys.weights)
     changed = file.stat().st_mtime_ns if file.is_file() else 0
@@ -208,10 +209,13 @@ def _word_vectors(recipe: Recipe) -> str:
     return _hash_file(file).hex()[:16] if file.is_file() and not recipe.start_from else ""
 
 
-def _start(start_from: str) -> str:
-    folder = snapshot_to_start_from(start_from)
+def _snapshot(name: str) -> str:
+    """Hash of the snapshot that is meant; the name itself where it is a recipe's."""
+    folder = snapshot_to_start_from(name) if name else None
     if folder is None:
-        return start_from
+        return name
     plan = json.dumps(vars(read_config(folder)[0]), sort_keys=True).encode()
-    files = b"".join(_hash_file(folder / name) for name in SNAPSHOT_FILES)
-    return hashlib.sha256(plan + files).hexdigest()[:16]
+    files = [folder / file for file in SNAPSHOT_FILES]
+    # A missing file is reported by its reader.
+    hashes = b"".join(_hash_file(file) for file in files if file.is_file())
+    return hashlib.sha256(plan + hashes).hexdigest()[:16]

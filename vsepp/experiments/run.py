@@ -29,12 +29,16 @@ from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.behaviour import behaviour
 from vsepp.evaluation.retrieval import Retrieval, embed
-from vsepp.experiments.preparation.pretrained import load_word_vectors, pretrained_model
+from vsepp.experiments.preparation.pretrained import (
+    fit_other_net,
+    load_word_vectors,
+    pretrained_model,
+)
 from vsepp.experiments.preparation.process_checks import (
     check_that_every_process_has_a_pair,
     check_that_processes_agree,
 )
-from vsepp.experiments.preparation.teachers import teacher_of
+from vsepp.experiments.preparation.teachers import check_teachers, teacher_of
 from vsepp.experiments.progress.health import Stopped, check_health, check_weights
 from vsepp.experiments.progress.run_folder import (
     Keeper,
@@ -48,6 +52,7 @@ from vsepp.experiments.provenance import fingerprint, notes_of
 from vsepp.experiments.recipe import LossKeys, PhaseKeys, Recipe
 from vsepp.experiments.recipes.keys import loss_named
 from vsepp.experiments.stored_features import (
+    check_that_crops_are_fixed,
     check_that_features_fit,
     learns_from_features_alone,
     length_of_features,
@@ -142,6 +147,8 @@ def set_up(
     report: Callable[[str], None] = lambda text: None,
 ) -> Setup:
     """A model, the words it will know, and the pairs to learn from and to validate on."""
+    if recipe.teachers:
+        check_teachers(recipe.teachers)
     data = data.with_captions(recipe.data.captions)
     items = data.training_items(recipe.data.train)
     if recipe.data.wrong_captions:
@@ -151,6 +158,8 @@ def set_up(
         check_that_processes_agree(recipe, items, held_out, processes)
     vocabulary, architecture, model = _model(recipe, data, items, report)
     model.to(device, torch.float64 if recipe.precision == "float64" else torch.float32)
+    if recipe.start_from:
+        fit_other_net(recipe, model, items, vocabulary, architecture.view, processes)
     processes.broadcast(list(model.state_dict().values()))
     learned = Pairs(items, vocabulary, _view_of_training(recipe, architecture.view))
     validation = Pairs(held_out, vocabulary, architecture.view)
@@ -162,9 +171,8 @@ def set_up(
         pairs.with_images(pairs.images.near(device)) for pairs in (learned, validation)
     )
     if recipe.teachers:
-        learned = learned.with_teacher(
-            teacher_of(recipe.teachers, learned, architecture.view, device)
-        )
+        teacher = teacher_of(recipe.teachers, learned, data, device, processes)
+        learned = learned.with_teacher(teacher)
     if recipe.precision != "float64":
         # Batch norms that wait for other processes cannot be compiled.
         model.image_encoder.use_fast_training(recipe.compiled and processes.number == 1)
@@ -172,9 +180,12 @@ def set_up(
 
 
 def _model(
-    recipe: Recipe, data: CaptionedImages, items: list[CaptionedImage], report: Callable[[str], None]
-) -> tuple[Vocabulary, Architecture, JointEmbedding]:  # fmt: skip
-    """A new model, with the vectors of words that a file has, or the one to start from."""
+    recipe: Recipe,
+    data: CaptionedImages,
+    items: list[CaptionedImage],
+    report: Callable[[str], None],
+) -> tuple[Vocabulary, Architecture, JointEmbedding]:
+    """New or pretrained, and checked with the data."""
     new_or_pretrained = pretrained_model if recipe.start_from else _new_model
     vocabulary, architecture, model = new_or_pretrained(recipe, data, items)
     if recipe.model.word_vectors and not recipe.start_from:
@@ -182,6 +193,7 @@ def _model(
         report(load_word_vectors(recipe.model.word_vectors, words, vocabulary))
     if have_features(data.items) or architecture.takes_features:
         check_that_features_fit(architecture, model, data, recipe.model.finetune_from)
+        check_that_crops_are_fixed(recipe, architecture, data)
     return vocabulary, architecture, model
 
 

@@ -19,7 +19,7 @@ SAME = ("backbone", "size", "resize", "square", "crops")
 def has_maps(data: CaptionedImages) -> bool:
     """Feature maps of the first part of a net, instead of features."""
     first = data.items[0].path
-    return isinstance(first, FeatureRow) and first.table.rows.ndim == 4
+    return isinstance(first, FeatureRow) and first.table.rows.ndim > 2
 
 
 def module_of_maps(data: CaptionedImages) -> str:
@@ -80,6 +80,17 @@ def check_that_features_fit(
             raise WrongRequest(
                 f"{data.name} was computed by another backbone: {'; '.join(differ)}."
             )
+
+
+def check_that_crops_are_fixed(
+    recipe: Recipe, architecture: Architecture, data: CaptionedImages
+) -> None:
+    """Random crops would be left out without a word: those of features were cut long ago."""
+    if have_features(data.items) and recipe.crops_at_random and not architecture.takes_features:
+        raise WrongRequest(
+            f"{data.name} was computed from fixed crops, and data.crop is {recipe.data.crop}. "
+            "Use the images, or fixed crops: --set data.crop=center"
+        )
 
 
 @torch.no_grad()

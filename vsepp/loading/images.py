@@ -63,7 +63,7 @@ class ImageSource(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, indices: Indices, crop: Crop = "center", draws: Draws | None = None) -> Tensor:
-        """Features (M, D_phi), maps (M, C, H, W), or pixels: fixed crops (M, 3, S, S) or (M, 10, 3, S, S), random ones by draws."""
+        """Features (M, D_phi), maps, or pixels: fixed crops (M, 3, S, S) or (M, 10, 3, S, S), random ones by draws."""
 
     def stream(
         self, groups: Iterable[Group], crop: Crop, batches_per_group: int = 1
@@ -95,7 +95,7 @@ class StoredFeatures:
     are_pixels = False
 
     def __init__(self, rows: Tensor) -> None:
-        self.rows = rows  # features (N, D_phi) or maps (N, C, H, W), which may be in half precision
+        self.rows = rows  # features (N, D_phi) or maps (N, ...), which may be in half precision
 
     @property
     def are_features(self) -> bool:

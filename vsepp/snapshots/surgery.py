@@ -99,12 +99,14 @@ def reduce_word_dimensions(snapshot: Snapshot, word_dim: int) -> Snapshot:
     before = snapshot.architecture
     if not isinstance(snapshot.model.caption_encoder, GRUEncoder) or before.bidirectional:
         raise WrongRequest("Only words of a GRU of one direction can be shortened.")
-    if not 0 < word_dim <= before.word_dim:
-        raise WrongRequest(
-            f"Word vectors have {before.word_dim} dimensions: keep 1 to {before.word_dim}, not {word_dim}."
-        )
     weights = {name: tensor.cpu() for name, tensor in snapshot.model.state_dict().items()}
     words, inputs = weights[WORDS].double(), weights[INPUTS].double()
+    most = min(*words.shape, len(inputs))  # the rank that their product can have
+    if not 0 < word_dim <= most:
+        raise WrongRequest(
+            f"{len(words):,} words of {before.word_dim} dimensions, read by {len(inputs):,} numbers of a GRU, need "
+            f"{most} at most: keep 1 to {most}, not {word_dim}."
+        )
     scaled, triangle = torch.linalg.qr(words)  # products of a word's 1,536 numbers would be large
     left, values, right = torch.linalg.svd(triangle @ inputs.T, full_matrices=False)
     roots = values[:word_dim].sqrt()

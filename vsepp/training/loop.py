@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from vsepp.devices import Precision, computing_in, is_gpu
 from vsepp.encoders.joint import JointEmbedding, Similarity
 from vsepp.equations.losses import Loss, distillation
-from vsepp.equations.similarity import normalize
+from vsepp.equations.similarity import truncate
 from vsepp.errors import WrongRequest
 from vsepp.kernels import fused_loss
 from vsepp.loading.batches import Batch, Batches
@@ -82,20 +82,15 @@ class Objective:
     def scores(self, images: Tensor, captions: Tensor, similarity: Similarity) -> list[Tensor]:
         """At the full width, then at each nested one."""
         # images (M, D), captions (N, D) -> scores (M, N) each
-        scores = [similarity(images, captions)]
-        for width in self.widths:
-            scores.append(similarity(truncate(images, width), truncate(captions, width)))
-        return scores
+        nested = ((truncate(images, width), truncate(captions, width)) for width in self.widths)
+        return [similarity(*both) for both in ((images, captions), *nested)]
 
     def backward(
         self, scores: Sequence[Tensor], image_ids: Tensor, total: Tensor, rows: slice = ALL,
         negatives: Tensor | None = None, targets: Tensor | None = None,
     ) -> None:  # fmt: skip
-        """Backpropagate the loss of the pairs in `rows`; adds their losses at full width to `total`.
-
-        `targets` are a teacher's scores. What they add to the loss is not part of `total`.
-        """
-        # scores (M, M) each, image_ids (M,), negatives (M, M), targets (M, M)
+        """Backpropagate the loss of the pairs in `rows`; adds their losses (full width, no teacher's part) to `total`."""
+        # scores (M, M) each, image_ids (M,), negatives (M, M), a teacher's scores as targets (M, M)
         masked = image_ids if self.mask_same_image else None
         totals = [total, *(torch.zeros_like(total) for _ in self.widths)]
         gradients = [
@@ -103,8 +98,8 @@ class Objective:
             for matrix, its_total in zip(scores, totals, strict=True)
         ]
         if targets is not None:
-            for matrix, gradient in zip(scores, gradients, strict=True):
-                gradient += self._towards(targets.to(matrix.dtype), matrix.detach(), rows)
+            further = [self._towards(targets, matrix.detach(), rows) for matrix in scores]
+            gradients = [first + second for first, second in zip(gradients, further, strict=True)]
         torch.autograd.backward(list(scores), gradients)
 
     def _gradient(
@@ -127,7 +122,7 @@ class Objective:
     def _towards(self, targets: Tensor, scores: Tensor, rows: slice) -> Tensor:
         """The gradient (M, M) that moves the scores to the teacher's."""
         leaf = scores.requires_grad_()
-        per_pair = distillation(leaf, targets, self.teacher_temperature)[rows]
+        per_pair = distillation(leaf, targets.to(leaf), self.teacher_temperature)[rows]
         weight = self.teacher_weight / (1 if self.reduction == "sum" else len(scores))
         (gradient,) = torch.autograd.grad(weight * per_pair.sum(), leaf)
         return gradient
@@ -140,14 +135,6 @@ class Objective:
             others = image_ids[:, None] != image_ids[None, :]
             negatives = others if negatives is None else others & negatives
         return self.loss(scores) if negatives is None else self.loss(scores, negatives=negatives)
-
-
-def truncate(vectors: Tensor, width: int) -> Tensor:
-    """The first numbers of each vector, scaled to its whole length: a space within the space."""
-    # vectors (M, D) -> (M, width)
-    lengths = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-    front: Tensor = normalize(vectors[:, :width]) * lengths
-    return front
 
 
 def trained_parameters(model: nn.Module) -> list[nn.Parameter]:

@@ -69,8 +69,8 @@ def steps_and_epochs(
     """The same in small steps: every batch, or a few of them, and after its last one the epoch.
 
     A resumed run gives its `optimizer` and `epochs_done`. Batches larger than the device's memory are embedded
-    `chunk_size` pairs at a time. `nested` widths have the loss, too. The scores of `batches.pairs.teacher` are imitated
-    with `teacher_weight`. The default is the fastest `stepper`.
+    `chunk_size` pairs at a time. `nested` widths have the loss, too. Where `batches.pairs` have a teacher, its
+    scores are imitated. The default is the fastest `stepper`.
     """
     _check(model, batches, phases, nested, chunk_size, processes)
     device = device or trained_parameters(model)[0].device

@@ -71,12 +71,7 @@ def precompute(
     net = _net(name, keys).to(device).eval()
     view = View(keys.size, keys.resize, keys.square, crops)
     part = cut_before(net.net, keys.before, keys.size)[0] if keys.before else net
-    origin = _origin(data, name, part, view)
-    if keys.before:
-        origin["before"] = keys.before
-    if keys.precision != "float32":
-        origin["precision"] = keys.precision
-    _begin(into, origin)
+    _begin(into, _origin(data, name, part, view, keys))
 
     def compute(images: Tensor) -> Tensor:
         images = images.to(device)
@@ -124,8 +119,10 @@ def _check(data: CaptionedImages, crops: int, keys: NetKeys) -> None:
             )
 
 
-def _origin(data: CaptionedImages, name: str, net: nn.Module, view: View) -> dict[str, Any]:
-    return {
+def _origin(
+    data: CaptionedImages, name: str, net: nn.Module, view: View, keys: NetKeys
+) -> dict[str, Any]:
+    origin = {
         "backbone": name,
         "weights": fingerprint(net),
         "size": view.size,
@@ -135,6 +132,8 @@ def _origin(data: CaptionedImages, name: str, net: nn.Module, view: View) -> dic
         "content": content_of_items(data.items),
         "data": data.name,
     }
+    others = {key: getattr(keys, key) for key in ("before", "precision")}
+    return origin | {key: has for key, has in others.items() if has != getattr(NetKeys, key)}
 
 
 def _begin(into: Path, origin: dict[str, Any]) -> None:

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from vsepp.data.captioned import CaptionedImage, CaptionedImages, have_features
+from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary, read_word_vectors
-from vsepp.devices import autocast
+from vsepp.devices import ALONE, Processes, autocast
 from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.similarity import normalize
@@ -37,13 +38,12 @@ def pretrained_model(
     other = {key: getattr(keys, key) for key in recipe.differs_from_start}
     architecture = replace(before.architecture, num_words=len(vocabulary), **other)
     _check_crops(recipe, data, architecture)
-    other_net = "backbone" in recipe.differs_from_start
-    net_weights = keys.weights if other_net else "none"
+    net = keys.weights if _has_other_net(recipe) else "none"
     model = JointEmbedding.build(
-        architecture, net_weights, keys.finetune, keys.fixed_statistics, keys.finetune_from
+        architecture, net, keys.finetune, keys.fixed_statistics, keys.finetune_from
     )
     weights = before.model.state_dict()
-    if other_net:  # then only what it knows of captions goes on
+    if _has_other_net(recipe):  # then only what the start knows of captions goes on
         of_net = {key: weight for key, weight in model.state_dict().items() if IMAGES in key}
         weights = {key: weight for key, weight in weights.items() if IMAGES not in key} | of_net
     weights[WORDS] = _with_new_words(weights[WORDS], len(vocabulary))
@@ -53,23 +53,31 @@ def pretrained_model(
         raise WrongRequest(
             f"The weights of {recipe.start_from} do not fit the keys in differs_from_start: {error}"
         ) from error
-    if other_net:
-        _fit_image_map(model, Pairs(items[:FITTED_ON], vocabulary, architecture.view))
     return vocabulary, architecture, model
 
 
+def _has_other_net(recipe: Recipe) -> bool:
+    return "backbone" in recipe.differs_from_start
+
+
 @torch.no_grad()
-def _fit_image_map(model: JointEmbedding, pairs: Pairs) -> None:
-    """Bring another net's features into the space that captions have already: a ridge regression to the mean of an
-    image's captions. Trained from random weights, the map would first pull everything after it."""
-    captions = embed_captions(model, pairs)
-    images = torch.from_numpy(pairs.image_of_caption)
-    means = captions.new_zeros(len(pairs.items), captions.shape[1]).index_add_(0, images, captions)
+def fit_other_net(
+    recipe: Recipe, model: JointEmbedding, items: list[CaptionedImage], vocabulary: Vocabulary, view: View,
+    processes: Processes = ALONE,
+) -> None:  # fmt: skip
+    """Where the net is not its start's, bring its features into the space that captions have already: a ridge
+    regression to the mean of an image's captions. A map of random weights would first pull everything after it."""
+    if not _has_other_net(recipe):
+        return
+    pairs = Pairs(items[:FITTED_ON], vocabulary, view, memory=0)  # every image is needed once
+    captions = embed_captions(model, pairs, processes)
+    images = torch.from_numpy(pairs.image_of_caption).to(captions.device)
+    means = captions.new_zeros(len(pairs.items), captions.shape[1]).index_add(0, images, captions)
     encoder = model.image_encoder
     with autocast(encoder.linear.weight, on_cpu=True):  # precise enough for a start
-        features = with_features(model, pairs).images.take(range(len(pairs.items)))
+        features = with_features(model, pairs, processes).images.take(range(len(pairs.items)))
     inputs = normalize(features) if encoder.normalize_features else features
-    fitted = linear_map(inputs.double().numpy(), normalize(means).double().numpy())
+    fitted = linear_map(*(rows.double().cpu().numpy() for rows in (inputs, normalize(means))))
     encoder.linear.weight.copy_(torch.from_numpy(fitted[:-1].T))
     encoder.linear.bias.copy_(torch.from_numpy(fitted[-1]))
 

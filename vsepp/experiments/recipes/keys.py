@@ -201,6 +201,10 @@ def _training(recipe: "Recipe") -> tuple[tuple[bool, str], ...]:
             "loss.nested takes widths below model.dim.",
         ),
         (0 <= recipe.averaging < 1, "averaging takes 0 to just below 1."),
+        (
+            not (recipe.teachers and recipe.trains_nothing),
+            "teachers are imitated by gradient steps, and this recipe takes none: set teachers=[].",
+        ),
         (recipe.loss.teacher_weight >= 0, "loss.teacher_weight takes 0 or more."),
         (recipe.loss.teacher_temperature > 0, "loss.teacher_temperature takes more than 0."),
         (recipe.net_share >= 0, "net_share takes 0 or more."),
@@ -264,7 +268,10 @@ def _model(recipe: "Recipe") -> tuple[tuple[bool, str], ...]:
             "model.finetune_from says where fine-tuning begins: set model.finetune=true.",
         ),
         (
-            recipe.trains_nothing or recipe.model.backbone != "small" or recipe.model.finetune,
+            recipe.trains_nothing
+            or recipe.model.backbone != "small"
+            or recipe.model.finetune
+            or (bool(recipe.start_from) and "backbone" not in recipe.differs_from_start),
             "The backbone small has no pretrained weights: set model.finetune=true.",
         ),
         (0 <= recipe.model.word_dropout < 1, "model.word_dropout takes 0 to less than 1."),

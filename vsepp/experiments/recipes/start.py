@@ -34,9 +34,11 @@ def take_architecture_of_start(
         raise WrongRequest(f"differs_from_start takes keys of model: {', '.join(design)}.")
     for key, value in design.items():
         asked = own.setdefault(key, value)
+        if key in differs:
+            continue
         if key == "backbone" and str(value).startswith(FEATURES):
             own[key] = value  # learned from features alone, whichever net the recipe names for them
-        elif asked != value and key not in differs:
+        elif asked != value:
             raise WrongRequest(
                 f"{content.get('name')} starts from {start}, whose model.{key} is {value!r}, and asks "
                 f"for {asked!r}. Leave model.{key} out, or start from another model "
