@@ -131,9 +131,7 @@ class Recipe:
     # differs from the release: bf16, there float32
     # Of matrix products on a GPU; float64, on any device, is for comparing runs.
     precision: Literal["float64", "float32", "tf32", "bf16"] = "bf16"
-    compiled: bool = (
-        False  # torch.compile the backbone on a GPU; pays from minutes of fine-tuning on
-    )
+    compiled: bool = False  # torch.compile the backbone on a GPU; pays from minutes on
     # differs from the paper: no word of clipping there
     gradient_clip: float = 2.0  # 0: none
     net_share: float = 1.0  # learning rate of a fine-tuned backbone, as a share of the others'

@@ -170,9 +170,8 @@ def set_up(
     learned, validation = (
         pairs.with_images(pairs.images.near(device)) for pairs in (learned, validation)
     )
-    if recipe.teachers:
-        teacher = teacher_of(recipe.teachers, learned, data, device, processes)
-        learned = learned.with_teacher(teacher)
+    if folders := recipe.teachers:
+        learned = learned.with_teacher(teacher_of(folders, learned, data, device, processes))
     if recipe.precision != "float64":
         # Batch norms that wait for other processes cannot be compiled.
         model.image_encoder.use_fast_training(recipe.compiled and processes.number == 1)
@@ -180,17 +179,13 @@ def set_up(
 
 
 def _model(
-    recipe: Recipe,
-    data: CaptionedImages,
-    items: list[CaptionedImage],
-    report: Callable[[str], None],
-) -> tuple[Vocabulary, Architecture, JointEmbedding]:
+    recipe: Recipe, data: CaptionedImages, items: list[CaptionedImage], report: Callable[[str], None]
+) -> tuple[Vocabulary, Architecture, JointEmbedding]:  # fmt: skip
     """New or pretrained, and checked with the data."""
     new_or_pretrained = pretrained_model if recipe.start_from else _new_model
     vocabulary, architecture, model = new_or_pretrained(recipe, data, items)
-    if recipe.model.word_vectors and not recipe.start_from:
-        words = model.caption_encoder.words
-        report(load_word_vectors(recipe.model.word_vectors, words, vocabulary))
+    if (file := recipe.model.word_vectors) and not recipe.start_from:
+        report(load_word_vectors(file, model.caption_encoder.words, vocabulary))
     if have_features(data.items) or architecture.takes_features:
         check_that_features_fit(architecture, model, data, recipe.model.finetune_from)
         check_that_crops_are_fixed(recipe, architecture, data)
@@ -204,14 +199,14 @@ def _new_model(
     # differs from the release: its vocabulary counts validation and test captions, too
     captions = (caption for item in items for caption in item.captions)
     vocabulary = Vocabulary.learn(captions, recipe.data.min_count, recipe.data.cutter)
-    keys: dict[str, Any] = {f.name: getattr(recipe.model, f.name) for f in fields(Design)}
+    asked = recipe.model
+    keys: dict[str, Any] = {f.name: getattr(asked, f.name) for f in fields(Design)}
     crops = 10 if recipe.data.crop == "ten" else 1
-    takes_features = have_features(data.items) or recipe.model.backbone.startswith("features")
+    takes_features = have_features(data.items) or asked.backbone.startswith("features")
     if takes_features and learns_from_features_alone(recipe, data):
         keys["backbone"] = f"{FEATURES}{length_of_features(data)}"
         crops = (data.origin or {}).get("crops", crops)
     architecture = Architecture(num_words=len(vocabulary), crops=crops, **keys)
-    asked = recipe.model
     model = JointEmbedding.build(
         architecture, asked.weights, asked.finetune, asked.fixed_statistics, asked.finetune_from
     )
@@ -221,8 +216,8 @@ def _new_model(
 def _view_of_training(recipe: Recipe, view: View) -> View:
     size, area = recipe.data.crop_size or view.size, recipe.data.crop_area
     squeezed = view.square and (recipe.data.crop_squeezed or not recipe.crops_at_random)
-    from_ = recipe.data.crop_from
-    return replace(view, size=size, least_area=area, square=squeezed, crop_from=from_)
+    view = replace(view, size=size, least_area=area, square=squeezed)
+    return replace(view, crop_from=recipe.data.crop_from)
 
 
 def _batches(recipe: Recipe, learned: Pairs, processes: Processes) -> Batches:
