@@ -114,8 +114,8 @@ def test_recipes_lists_the_papers_rows():
     said = vsepp("recipes").stdout
     for cells in (
         ("1.11", r"VSE\+\+ \(ResNet, FT\), RC\+rV", "coco", "from 1.10"),
-        ("default", "tiny_vit_5m_224, sum_of_hinges then"),
-        ("default-ft", "tiny_vit_5m_224 fine-tuned, sum_of_hinges then"),
+        ("default", r"vit_small_patch14_dinov2\+mean, sum_of_hinges then"),
+        ("default-ft", r"vit_small_patch14_dinov2\+mean fine-tuned, sum_of_hinges then"),
     ):
         assert re.search("^  " + " {3,}".join(cells), said, re.MULTILINE), cells
 
