@@ -67,17 +67,23 @@ def judgement_table() -> str:
     ]
     overlap = (models[0]["judgements"][who]["word overlap"][tau] for who, tau in TAUS)
     rows.append(["overlap of words with the photo's captions", *(cell(one, 3) for one in overlap)])
-    return table(["", "experts, tau-c", "experts, rho", "crowd, tau-b", "crowd, rho"], rows)
+    # until 0.2.0 it was 100, and not written down
+    resamples = models[0]["judgements"]["experts"].get("resamples", 100)
+    taus = table(["", "experts, tau-c", "experts, rho", "crowd, tau-b", "crowd, rho"], rows)
+    return f"{taus}\n\nEach interval: {resamples:,} resamples of the photos."
 
 
 def probe_table() -> str:
     models = compared()["models"]
-    rows = []
+    rows, known = [], True
     for source, kinds in models[0]["probes"].items():
-        for kind in kinds:
+        for kind, first in kinds.items():
+            known = known and "chance" in first
+            about = [f"{first['probes']:,}", f"{first['chance']:.1f}"] if known else []
             cells = (cell(model["probes"][source][kind]) for model in models)
-            rows.append([f"{kind}, {source}", *cells])
-    return table(["", *(model["name"] for model in models)], rows)
+            rows.append([f"{kind}, {source}", *about, *cells])
+    about = ["probes", "chance"] if known else []
+    return table(["", *about, *(model["name"] for model in models)], rows)
 
 
 def speed_table() -> str:

@@ -1,11 +1,8 @@
-"""Verbs that measure models: one alone, several side by side, and the data that they are measured on."""
+"""The verb that measures one model, and what it shares with those that compare."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from vsepp.cli.measuring_options import (
     Captions,
@@ -17,10 +14,9 @@ from vsepp.cli.measuring_options import (
     Images,
     Judgements,
     Ks,
-    Models,
+    Name,
     OptionalData,
     OptionalSnapshot,
-    Page,
     PerQuery,
     Pictures,
     Pmrp,
@@ -39,12 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vsepp.evaluation.measurement import Extras
-    from vsepp.experiments.comparisons.benchmark import Data, Measured
+    from vsepp.experiments.comparisons.benchmark import Measured
+    from vsepp.experiments.comparisons.vectors import Data
 
 verb = verbs_among(app, "Train and evaluate")
-
-
-# ---- one model -------------------------------------------------------------------------------
 
 
 @verb
@@ -72,19 +66,20 @@ def evaluate(
     table: TableForm = "text",
     per_query: PerQuery = None,
     save_vectors: SaveVectors = None,
+    name: Name = "",
 ) -> None:
     """R@K of a model, in the paper's columns; or everything, of a model or of anybody's vectors."""
-    extras = _extras(ks, resamples, eccv, cxc, pmrp, judgements)
+    extras = extras_of(ks, resamples, eccv, cxc, pmrp, judgements)
     vectors = images, captions, ids, image_ids, scores
     more = full, eccv, cxc, pmrp, judgements, probes, per_query, save_vectors
     _check_request(snapshot, data, images or captions or scores, probes or save_vectors, per_query)
     if images or captions or scores:
-        found = _measure_files(vectors, protocol, extras)
+        found = _measure_files(vectors, name, protocol, extras)
     elif any(more) or ks != "1,5,10" or table != "text":
-        on = _open_split(str(data), split, changes)
-        found = _measure_snapshot(snapshot, on, protocol, extras, probes, pictures)
+        model, on = f"{name}={snapshot}", open_on(str(data), split, changes)
+        found = _measure_snapshot(model, on, protocol, extras, probes, pictures)
     else:
-        _evaluate_plainly(snapshot, data, split, protocol, changes, as_json)
+        _evaluate_plainly(snapshot, name, data, split, protocol, changes, as_json)
         return
     _report(found, as_json, table, per_query, save_vectors)
 
@@ -113,6 +108,7 @@ def _check_request(
 
 def _evaluate_plainly(
     snapshot: Path | None,
+    name: str,
     data: str | None,
     split: str,
     protocol: str,
@@ -127,35 +123,41 @@ def _evaluate_plainly(
     result, left_out = measure(snapshot, data, split, protocol, use_keys(changes), track)
     _say_left_out(left_out)
     if speaks():
-        print(json.dumps(result.as_dict()) if as_json else text([(snapshot.name, result)]))
+        print(json.dumps(result.as_dict()) if as_json else text([(name or snapshot.name, result)]))
 
 
-def _measure_files(files: "Sequence[Path | None]", protocol: str, extras: "Extras") -> "Measured":
+def _measure_files(
+    files: "Sequence[Path | None]", name: str, protocol: str, extras: "Extras"
+) -> "Measured":
     from vsepp.evaluation.embedding_files import read_embeddings
     from vsepp.evaluation.measurement import measure_embeddings
     from vsepp.experiments.comparisons.benchmark import Measured
 
     images, captions, ids, image_ids, scores = files
-    embeddings = read_embeddings(images, captions, ids, image_ids, scores)
+    file = scores or images
+    # files are called images.npy, or i.npy: their folder says more
+    name = name or (file.resolve().parent.name if file else "")
+    embeddings = read_embeddings(images, captions, ids, image_ids, scores, name)
     return Measured(embeddings, measure_embeddings(embeddings, protocol, extras))
 
 
 def _measure_snapshot(
-    snapshot: Path | None,
+    model: str,
     on: "Data",
     protocol: str,
     extras: "Extras",
     probes: list[str] | None,
     pictures: Path | None,
 ) -> "Measured":
-    from vsepp.experiments.comparisons.benchmark import measure_model, open_probes
+    from vsepp.experiments.comparisons.benchmark import measure_model
+    from vsepp.experiments.comparisons.probing import open_probes
 
     opened = open_probes(probes or (), pictures, on)
-    return measure_model(str(snapshot), on, protocol, extras, opened)
+    return measure_model(model, on, protocol, extras, opened)
 
 
-def _open_split(data: str, split: str, changes: list[str] | None) -> "Data":
-    from vsepp.experiments.comparisons.benchmark import open_split
+def open_on(data: str, split: str, changes: list[str] | None) -> "Data":
+    from vsepp.experiments.comparisons.vectors import open_split
 
     on = open_split(data, split, use_keys(changes))
     _say_left_out(on.left_out)
@@ -172,26 +174,27 @@ def _say_left_out(left_out: "Sequence[str]") -> None:
 def _report(
     found: "Measured", as_json: bool, table: str, per_query: Path | None, vectors: Path | None
 ) -> None:
+    from vsepp.evaluation.reports.forms import render
     from vsepp.evaluation.reports.per_query import write_per_query
-    from vsepp.evaluation.reports.tables import render, report_tables
-    from vsepp.experiments.comparisons.benchmark import save_vectors
+    from vsepp.evaluation.reports.tables import report_tables
+    from vsepp.experiments.comparisons.vectors import save_vectors
 
     if vectors:
         save_vectors(found.embeddings, vectors)
     if per_query:
         write_per_query(per_query, found.result, found.embeddings)
-    _say_remarks([found])
+    say_remarks([found])
     tables = report_tables(found.result)
     print(json.dumps(found.result.as_dict()) if as_json else render(tables, table))
 
 
-def _say_remarks(measured: "Sequence[Measured]") -> None:
+def say_remarks(measured: "Sequence[Measured]") -> None:
     for one in measured:
         for remark in one.result.remarks:
             say(f"{one.result.name}: {remark}")
 
 
-def _extras(
+def extras_of(
     ks: str,
     resamples: int,
     eccv: str | None,
@@ -217,80 +220,3 @@ def _extras(
         if folder is None:
             raise WrongRequest("ECCV Caption is not installed: pip install eccv_caption")
     return Extras(numbers, resamples, 0, folder, cxc, pmrp, judgements)
-
-
-# ---- several models --------------------------------------------------------------------------
-
-
-@verb
-def compare(
-    models: Models,
-    data: OptionalData = None,
-    split: Split = "test",
-    protocol: Protocol = "full",
-    changes: Changes = None,
-    into: Page = None,
-    resamples: Resamples = 10_000,
-    eccv: Eccv = None,
-    cxc: Cxc = None,
-    pmrp: Pmrp = None,
-    judgements: Judgements = None,
-    probes: Probes = None,
-    pictures: Pictures = None,
-    table: TableForm = "text",
-    as_json: Json = False,
-) -> None:
-    """Models side by side on the same queries: intervals, tests, power, and a page to look at."""
-    from vsepp.evaluation.reports.comparison_page import Model, comparison_page
-    from vsepp.evaluation.reports.page import Photos
-    from vsepp.evaluation.reports.tables import comparison_tables, render
-    from vsepp.experiments.comparisons.benchmark import comparison, measure_model, open_probes
-
-    if len(models) < 2:
-        raise WrongRequest("Name two models or more: vsepp compare A B --data DATA")
-    on = _open_split(data, split, changes) if data else None
-    extras = _extras("1,5,10", resamples, eccv, cxc, pmrp, judgements)
-    opened = open_probes(probes or (), pictures, on)
-    measured = [measure_model(models[0], on, protocol, extras, opened)]
-    extras = replace(extras, overlap=False)  # the same for all models
-    measured += [measure_model(model, on, protocol, extras, opened) for model in models[1:]]
-    found = comparison(measured, on)
-    results = [one.result for one in measured]
-    _say_remarks(measured)
-    if into:
-        shown = [Model(one.embeddings, one.result) for one in measured]
-        _write_page(into, comparison_page(shown, Photos(on.by_key if on else {})))
-    print(json.dumps(found) if as_json else render(comparison_tables(results), table))
-
-
-def _write_page(into: Path, page: str) -> None:
-    into.write_text(page, encoding="utf-8")
-    say(f"Look at it: {into}")
-
-
-@verb
-def audit(
-    models: Models,
-    data: Annotated[str, typer.Option(help="A path, or shapes:N for the built-in world.")],
-    into: Annotated[Path, typer.Option(help="The page that is written, such as audit.html.")],
-    split: Split = "test",
-    changes: Changes = None,
-) -> None:
-    """Look for what is wrong with a collection as a test: leaks, captions that fit several photos."""
-    from vsepp.data.collections import open_data
-    from vsepp.evaluation.audit.findings import audit as look_at
-    from vsepp.evaluation.audit.page import audit_page, summary_table
-    from vsepp.evaluation.reports.page import Photos
-    from vsepp.evaluation.reports.tables import render
-    from vsepp.experiments.comparisons.benchmark import measure_model, open_split
-
-    keys = use_keys(changes)
-    on = open_split(data, split, keys)
-    others = [item for item in open_data(data, keys.on_error).items if item.split != split]
-    measured = [measure_model(model, on) for model in models]
-    embeddings = [one.embeddings for one in measured]
-    found = look_at(on.items, others, embeddings, [one.result for one in measured])
-    photos = Photos(on.by_key | {item.key: item for item in others})
-    page = audit_page(found, embeddings[0], measured[0].result, photos)
-    print(render([summary_table(found, embeddings[0])]))
-    _write_page(into, page)

@@ -59,6 +59,13 @@ TableForm = Annotated[
 PerQuery = Annotated[
     Path | None, typer.Option(help="Write ranks and best items: .csv, .jsonl or .parquet.")
 ]
+PerQueryFolder = Annotated[
+    Path | None,
+    typer.Option("--per-query", help="A folder for ranks and best items of each model."),
+]
+Name = Annotated[
+    str, typer.Option(help="What tables call the model; by default its folder's name.")
+]
 SaveVectors = Annotated[Path | None, typer.Option(help="Write the vectors, to compare them later.")]
 Page = Annotated[
     Path | None, typer.Option(help="Write a page that shows on which queries models differ.")

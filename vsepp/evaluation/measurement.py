@@ -26,6 +26,7 @@ from vsepp.evaluation.metrics.uncertainty import (
     bootstrap,
     median_interval,
 )
+from vsepp.evaluation.probes.probe import Accuracy
 from vsepp.evaluation.retrieval import Retrieval, folds
 
 DIRECTIONS = ("captions", "images")  # what is searched; the query is of the other kind
@@ -60,7 +61,7 @@ class Measurement:
     queries: dict[str, Ints]  # the row of each query among all images or captions
     correlations: dict[str, Any] = field(default_factory=dict)
     judgements: dict[str, Any] = field(default_factory=dict)
-    probes: dict[str, dict[str, Interval]] = field(default_factory=dict)
+    probes: dict[str, dict[str, Accuracy]] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     resamples: int = RESAMPLES
     seed: int = 0
@@ -95,7 +96,7 @@ class Measurement:
         for (name, direction), interval in self.intervals.items():
             metrics.setdefault(direction, {})[name] = asdict(interval)
         probes = {
-            source: {kind: asdict(one) for kind, one in kinds.items()}
+            source: {kind: one.as_dict() for kind, one in kinds.items()}
             for source, kinds in self.probes.items()
         }
         return {

@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 
 from vsepp.errors import WrongRequest
-from vsepp.evaluation.annotations.judgements import human_correlation, read_judgements, word_overlap
+from vsepp.evaluation.annotations.judgements import (
+    RESAMPLES,
+    human_correlation,
+    read_judgements,
+    word_overlap,
+)
 from vsepp.evaluation.embeddings import Embeddings, from_arrays
+from vsepp.evaluation.measurement import Extras, measure_embeddings
 from vsepp.evaluation.metrics.rank_correlation import kendall_c
+from vsepp.evaluation.reports.forms import render
+from vsepp.evaluation.reports.tables import report_tables
 
 TEXTS = (
     "a dog runs",
@@ -58,7 +66,8 @@ def test_correlation_is_that_of_the_scores(tmp_path: Path) -> None:
     assert found["experts"]["model"]["tau_c"]["value"] == pytest.approx(
         kendall_c(scores, judged.scores)
     )
-    assert set(found["crowd"]) == {"judgements", "absent", "model", "word overlap"}
+    assert set(found["crowd"]) == {"judgements", "absent", "resamples", "model", "word overlap"}
+    assert found["crowd"]["resamples"] == 5
 
 
 def test_word_overlap_by_hand(tmp_path: Path) -> None:
@@ -67,6 +76,13 @@ def test_word_overlap_by_hand(tmp_path: Path) -> None:
     overlap = word_overlap(these, read_judgements(tmp_path, "crowd", these))
     # "a cat sleeps" with "a dog runs" (1 of 3 and 3) and "the dog ran" (none)
     assert overlap[0] == pytest.approx((2 * 1 / 6 + 0) / 2)
+
+
+def test_tables_say_how_many_resamples_an_interval_has(tmp_path: Path) -> None:
+    write(tmp_path)
+    result = measure_embeddings(embeddings(), extras=Extras(resamples=100, judgements=tmp_path))
+    assert result.judgements["experts"]["resamples"] == RESAMPLES == 1000
+    assert "intervals of 1,000 resamples" in render(report_tables(result))
 
 
 def test_a_folder_without_judgements_is_named(tmp_path: Path) -> None:

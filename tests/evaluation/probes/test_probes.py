@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from vsepp.data.captioned import CaptionedImage
 from vsepp.data.collections import open_data
 from vsepp.data.shapes import Scene
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.probes.generated import KINDS, caption_probes, world_probes
-from vsepp.evaluation.probes.probe import Probe, accuracies
-from vsepp.evaluation.probes.published import coco_picture, read_probes
+from vsepp.evaluation.probes.probe import CroppedPicture, Probe, accuracies
+from vsepp.evaluation.probes.published import beside, coco_picture, read_probes
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_sugar_crepe(tmp_path: Path, pictures: Path) -> None:
     content = {"0": {"filename": "a.jpg", **entry}, "1": {"filename": "missing.jpg", **entry}}
     (folder / "replace_obj.json").write_text(json.dumps(content))
     (folder / "swap_att.json").write_text(json.dumps({"0": {"filename": "b.jpg", **entry}}))
-    found = read_probes(folder, pictures)
+    found = read_probes(folder, pictures).probes
     assert [probe.kind for probe in found] == ["object (replace)", "attribute (swap)"]
     assert found[0].true == "a cat" and found[0].false == ("a dog",)
 
@@ -43,7 +44,7 @@ def test_aro_looks_at_a_box(tmp_path: Path, pictures: Path) -> None:
     }  # fmt: skip
     file = tmp_path / "visual_genome_relation.json"
     file.write_text(json.dumps([entry]))
-    (probe,) = read_probes(file, pictures)
+    (probe,) = read_probes(file, pictures).probes
     assert probe.kind == "relation (ARO)"
     assert not isinstance(probe.picture, Path)
     assert probe.picture.open(8).size == (20, 10)
@@ -63,7 +64,7 @@ def test_foil_joins_a_caption_with_its_foils(tmp_path: Path, pictures: Path) -> 
     }
     file = tmp_path / "foilv1.0_test_2017.json"
     file.write_text(json.dumps(content))
-    found = read_probes(file, pictures)
+    found = read_probes(file, pictures).probes
     assert [(probe.true, probe.false) for probe in found] == [
         ("a cat", ("a dog",)),
         ("a cat", ("a cow",)),
@@ -79,7 +80,7 @@ def test_negclip(tmp_path: Path, pictures: Path) -> None:
         "1\t\"A mat\u2028\nunder a cat.\"\tcoco/val2014/b.jpg\t['A cat under a mat .']\t[2]\n",
         encoding="utf-8",
     )
-    first, second = read_probes(file, pictures)
+    first, second = read_probes(file, pictures).probes
     assert first.false == ("A mat on a cat .",)
     assert second.true == "A mat\u2028\nunder a cat."  # quoted, over two lines
 
@@ -102,13 +103,42 @@ def test_winoground_has_three_scores(tmp_path: Path, pictures: Path) -> None:
     }  # fmt: skip
     file = tmp_path / "examples.jsonl"
     file.write_text(json.dumps(line) + "\n")
-    probes = read_probes(file, pictures)
+    probes = read_probes(file, pictures).probes
     assert [probe.true for probe in probes] == ["old kisses young", "young kisses old"]
     # image 0: own .6, other .5; image 1: own .7, other .65: captions are told apart, images are not
     found = accuracies(probes, [np.array([0.6, 0.5]), np.array([0.7, 0.65])])
     assert found["winoground text"].value == 100
     assert found["winoground image"].value == 0  # caption 0 fits image 1 better: .65 > .6
     assert found["winoground group"].value == 0
+    assert {name: round(one.chance, 1) for name, one in found.items()} == {
+        "object (winoground)": 50, "winoground text": 25, "winoground image": 25, "winoground group": 16.7,
+    }  # fmt: skip
+
+
+def test_chance_is_what_random_scores_reach() -> None:
+    generator = np.random.default_rng(0)
+    pairs = [Probe("order", Path(f"{n}.png"), "a", ("b",), str(n // 2)) for n in range(8000)]
+    more = [Probe("many", Path(f"{n}.png"), "a", ("b", "c", "d")) for n in range(4000)]
+    scores = [generator.random(1 + len(probe.false)) for probe in (*pairs, *more)]
+    found = accuracies([*pairs, *more], scores, resamples=100)
+    assert found["many"].chance == 25
+    for one in found.values():
+        assert abs(one.value - one.chance) < 4 * one.standard_error
+
+
+def test_probes_of_one_photo_are_not_independent() -> None:
+    """Ten equal probes of each photo are as uncertain as one of each."""
+    passed = np.random.default_rng(0).random(60) < 0.5
+    probes = [Probe("object", Path(f"{n}.jpg"), "a", ("b",)) for n in range(60)]
+    scores = [np.array([float(one), 0.5]) for one in passed]
+    once = accuracies(probes, scores)["object"]
+    box = [
+        CroppedPicture(Path(f"{n}.jpg"), (0, 0, side, 9)) for n in range(60) for side in range(10)
+    ]
+    many = [Probe("object", one, "a", ("b",)) for one in box]
+    ten = accuracies(many, [row for row in scores for _ in range(10)])["object"]
+    assert (ten.low, ten.high) == pytest.approx((once.low, once.high))
+    assert (ten.probes, once.probes) == (600, 60)
 
 
 def test_equal_scores_are_not_passed() -> None:
@@ -127,6 +157,72 @@ def test_unknown_files_and_missing_pictures_are_named(tmp_path: Path, pictures: 
         read_probes(file, pictures)
     with pytest.raises(WrongRequest, match="There are no probes"):
         read_probes(tmp_path / "nothing.json", pictures)
+
+
+def test_probes_without_a_picture_or_with_an_empty_box_are_counted(
+    tmp_path: Path, pictures: Path
+) -> None:
+    entry = {
+        "image_path": "a.jpg", "true_caption": "the cat is on the mat", "relation_name": "on",
+        "false_caption": "the mat is on the cat", "bbox_x": 5, "bbox_y": 6, "bbox_w": 20, "bbox_h": 10,
+    }  # fmt: skip
+    file = tmp_path / "visual_genome_relation.json"
+    changes = ({}, {"bbox_w": 0}, {"bbox_h": 0}, {"image_path": "missing.jpg"})
+    file.write_text(json.dumps([entry | change for change in changes]))
+    found = read_probes(file, pictures)
+    assert (len(found.probes), found.total, found.share) == (1, 4, "1 of 4 probes")
+    assert [remark.partition(" are left")[0] for remark in found.remarks] == [
+        "visual_genome_relation.json: 1 of 4 probes",
+        "visual_genome_relation.json: 2 of 4 probes",
+    ]
+    file.write_text(json.dumps([entry]))
+    assert read_probes(file, pictures).share == ""
+
+
+def test_pictures_are_looked_for_in_images_beside_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "visual_genome_relation.json"
+    assert beside(file) == tmp_path
+    (tmp_path / "images").mkdir()
+    assert beside(file) == tmp_path / "images"
+    assert beside(tmp_path / "images") == tmp_path / "images"  # a folder of files of probes
+
+
+def test_numbers_are_true_in_their_scenes_and_true_as_often_as_false() -> None:
+    """So that a model that likes a number passes half, whichever it likes."""
+    words = ("one", "two", "three")
+    probes = [
+        probe
+        for probe in world_probes(open_data("shapes:64").split("train"))  # 48 scenes
+        if probe.kind == "counting"
+    ]
+    said = []
+    for probe in probes:
+        assert isinstance(probe.picture, Scene)
+        true, false = (words.index(text.split()[0]) + 1 for text in (probe.true, probe.false[0]))
+        shape = probe.true.split()[1]
+        there = sum(shape in (t.shape, f"{t.shape}s", f"{t.shape}es") for t in probe.picture.things)
+        assert (there, true != false) == (true, True)
+        said.append((true, false))
+    assert all(said.count((a, b)) == 8 for a in (1, 2, 3) for b in (1, 2, 3) if a != b)
+
+
+def test_false_captions_keep_the_form_of_the_true_one() -> None:
+    def made(text: str) -> dict[str, str]:
+        item = CaptionedImage("k", Path("a.jpg"), (text,), "test")
+        return {probe.kind: probe.false[0] for probe in caption_probes([item])}
+
+    assert set(made("The camera focuses on Bob.")) == {"order"}  # "a" is no word of it
+    assert made("A man sleeps.")["negation"] == "No man sleeps."
+    found = made("Red dogs, wet and tired, run up a hill.")
+    assert found["attribute"].split(" ", 1)[1] == "dogs, wet and tired, run up a hill."
+    assert found["attribute"][0].isupper()
+    assert found["object"].startswith("Red ") and found["object"].split()[1].endswith(",")
+    assert found["relation"] == "Red dogs, wet and tired, run down a hill."
+    assert [word[-1] == "," for word in found["order"].split()].count(True) == 2
+    assert found["order"][0].isupper() and found["order"].endswith(".")
+    rest = "yellow green blue purple pink brown black white ball"
+    assert made(f"a red {rest}")["attribute"] == f"an orange {rest}"
+    assert made(f"An orange {rest}")["attribute"] == f"A red {rest}"
 
 
 def test_the_world_knows_what_is_true() -> None:
@@ -158,7 +254,7 @@ def test_words_of_captions_are_exchanged() -> None:
     assert set(probes) == set(KINDS)
     assert probes["attribute"].false[0].split()[6] not in ("red", "")
     assert probes["relation"].false[0] == "Two dogs run in front of a red ball ."
-    assert probes["counting"].false[0].split()[0] != "Two"
+    assert probes["counting"].false[0].split()[0] in ("One", "Three", "Four", "Five", "Six")
     assert probes["negation"].false[0] == "Two dogs run behind no red ball ."
-    assert sorted(probes["order"].false[0].split()) == sorted(texts[0].lower().split())
+    assert sorted(probes["order"].false[0].lower().split()) == sorted(texts[0].lower().split())
     assert probes["object"].false[0] != probes["object"].true

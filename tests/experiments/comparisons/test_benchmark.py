@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from vsepp.cli import app
 from vsepp.evaluation.measurement import Extras
-from vsepp.experiments.comparisons.benchmark import measure_model, open_split
+from vsepp.experiments.comparisons.benchmark import measure_model
+from vsepp.experiments.comparisons.vectors import open_split
 from vsepp.experiments.provenance import weights_of
 
 SCENES = str(Path(__file__).parents[2] / "models" / "scenes")
@@ -68,6 +69,83 @@ def test_compare_and_audit_write_pages(tmp_path: Path) -> None:
     table = run("audit", names[0], *DATA, "--into", str(page))
     assert "near-duplicate" in table
     assert "Most confusing pairs" in page.read_text()
+
+
+def write_vectors(folder: Path, keys: list[str], noise: float = 0.0) -> str:
+    """Vectors of photos that are nearly those of their own captions, by their ids."""
+    folder.mkdir()
+    images = np.stack([np.random.default_rng(ord(key[-1])).standard_normal(8) for key in keys])
+    shaken = noise * np.random.default_rng(0).standard_normal(images.shape)
+    np.save(folder / "images.npy", images)
+    np.save(folder / "captions.npy", images + shaken)
+    lines = (f"{key},{key}#0,a caption of {key}\n" for key in keys)
+    (folder / "ids.csv").write_text("image_id,caption_id,caption\n" + "".join(lines))
+    return str(folder)
+
+
+def test_models_are_paired_by_ids_whatever_their_order(tmp_path: Path) -> None:
+    keys = [f"photo-{letter}" for letter in "abcdefghijkl"]
+    a = write_vectors(tmp_path / "a", keys)
+    b = write_vectors(tmp_path / "b", keys[::-1])
+    words = ["--resamples", "100", "--json"]
+    found = json.loads(run("compare", a, b, *words))
+    assert {one["interval"]["value"] for one in found["differences"]} == {0}
+    assert {one["interval"]["low"] for one in found["differences"]} == {0}
+    seeds = json.loads(run("compare", f"x={a},{b}", f"y={b},{a}", *words))
+    assert seeds["spreads"]["x"]["both rsum"]["over_seeds"] == 0
+
+
+def test_every_number_of_several_seeds_is_their_mean(tmp_path: Path) -> None:
+    keys = [f"photo-{letter}" for letter in "abcdefghijkl"]
+    a, b = write_vectors(tmp_path / "a", keys), write_vectors(tmp_path / "b", keys, noise=3)
+    words = ["--resamples", "100", "--json"]
+    x, y = json.loads(run("compare", f"x={a},{b}", f"y={b}", *words))["models"]
+    best = json.loads(run("compare", a, b, *words))["models"][0]
+    assert best["rsum"] == 600 > y["rsum"]
+    assert x["rsum"] == pytest.approx((600 + y["rsum"]) / 2)
+    assert x["rsum"] == pytest.approx(x["metrics"]["both"]["rsum"]["value"])
+    for way in ("captions", "images"):
+        for key, name in (("r1", "R@1"), ("r10", "R@10"), ("median_rank", "median rank")):
+            assert x[way][key] == pytest.approx(x["metrics"][way][name]["value"])
+
+
+def test_models_of_vectors_have_names_and_files_of_ranks(tmp_path: Path) -> None:
+    keys = [f"photo-{letter}" for letter in "abcd"]
+    a, b = (write_vectors(tmp_path / name, keys) for name in ("clip", "lr=0.1"))
+    files = [f"--{name}={a}/{name}.npy" for name in ("images", "captions")]
+    words = [*files, f"--ids={a}/ids.csv", "--resamples", "100"]
+    assert "clip  " in run("evaluate", *words)
+    assert "mine  " in run("evaluate", *words, "--name", "mine")
+    ranks = tmp_path / "ranks"
+    run(
+        "compare",
+        f"the first={a}",
+        b,
+        "--k",
+        "1,2",
+        "--resamples",
+        "100",
+        "--per-query",
+        str(ranks),
+    )
+    assert sorted(file.name for file in ranks.iterdir()) == ["1-the-first.csv", "2-lr-0.1.csv"]
+    with (ranks / "1-the-first.csv").open(newline="") as lines:
+        assert len(list(csv.DictReader(lines))) == 8
+
+
+def test_vectors_of_other_data_are_refused(tmp_path: Path) -> None:
+    a = write_vectors(tmp_path / "a", [f"photo-{letter}" for letter in "abcd"])
+    b = write_vectors(tmp_path / "b", [f"image-{letter}" for letter in "abcd"])
+    page = str(tmp_path / "page.html")
+    for words in (
+        ["compare", a, b],
+        ["compare", f"x={a},{b}", f"y={a},{a}"],
+        ["compare", a, f"again={a}", *DATA],
+        ["audit", a, *DATA, "--into", page],
+    ):
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 2, result.output
+        assert "do not have the same photos" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize(

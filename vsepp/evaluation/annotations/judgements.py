@@ -19,6 +19,7 @@ from vsepp.evaluation.metrics.rank_correlation import over_images
 from vsepp.evaluation.metrics.relevance import Floats, Ints
 from vsepp.evaluation.metrics.score_matrix import ScoreMatrix
 
+RESAMPLES = 1000  # each sorts all judgements: a tau is no mean
 FILES = {"experts": "ExpertAnnotations.txt", "crowd": "CrowdFlowerAnnotations.txt"}
 WORD = re.compile(r"\w+")
 
@@ -74,7 +75,7 @@ def human_correlation(
     matrix: ScoreMatrix,
     folder: Path,
     overlap: bool = True,
-    resamples: int = 100,
+    resamples: int = RESAMPLES,
 ) -> dict[str, Any]:
     """Correlations of a model's scores with both kinds of judgement, and those of word overlap."""
     found: dict[str, Any] = {}
@@ -83,7 +84,8 @@ def human_correlation(
         if not len(judged.scores):
             continue
         model = matrix.at(judged.images, judged.captions)
-        found[who] = {"judgements": len(judged.scores), "absent": judged.absent}
+        counts = {"judgements": len(judged.scores), "absent": judged.absent}
+        found[who] = {**counts, "resamples": resamples}
         found[who]["model"] = correlations(model, judged, resamples)
         if embeddings.texts and overlap:
             by_words = word_overlap(embeddings, judged)

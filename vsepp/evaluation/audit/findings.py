@@ -20,6 +20,12 @@ SAME_BITS = 8  # a photo stored anew, in another size or format
 # Bits plus twice the levels of 255 in which the colours of 16 x 16 spots differ on average. Flickr8k's test and training photos:
 # two of one series have 93, and so have two others; the nearest of those that show something else have 110.
 NEAR = 100
+# Flat pictures agree in their ground, whatever they show: what is in them has to agree, too. Limits are a little above what those
+# two pairs have.
+NEAR_STEPS = 0.6  # in brightness, how far apart relative to their sizes: 0.53 and 0.57
+NEAR_CONTENT = 0.36  # the same of colours about each picture's mean: 0.35 and 0.31
+NEAR_SHARE = 0.3  # of bits that differ where a step is visible: 0.20 and 0.29
+VISIBLE = 4  # levels of 255
 ROWS_AT_ONCE = 2048
 TOP = 10
 WORD = re.compile(r"[^\W\d_]{2,}")
@@ -112,6 +118,19 @@ def audit(
 # ---- leaks -----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Hash:
+    """A small picture of a photo, to be compared with many."""
+
+    bits: np.ndarray  # (256,) of -1 and 1, whether it grows brighter from left to right
+    steps: np.ndarray  # (256,) by how many levels
+    colours: np.ndarray  # (256, 3)
+
+    @property
+    def content(self) -> np.ndarray:
+        return self.colours - self.colours.mean(axis=0)
+
+
 def find_leaks(items: Sequence[CaptionedImage], others: Sequence[CaptionedImage]) -> list[Leak]:
     """Photos of another split that look the same, the nearest first."""
     items, others = (
@@ -119,35 +138,52 @@ def find_leaks(items: Sequence[CaptionedImage], others: Sequence[CaptionedImage]
     )
     if not items or not others:
         return []
-    (mine, my_colours), (theirs, their_colours) = (
-        difference_hashes(items),
-        difference_hashes(others),
-    )
+    mine, theirs = difference_hashes(items), difference_hashes(others)
+    my_bits, their_bits = (np.stack([one.bits for one in some]) for some in (mine, theirs))
     leaks = []
     for start in range(0, len(others), ROWS_AT_ONCE):
-        some = theirs[start : start + ROWS_AT_ONCE]
-        bits = (HASH_SIDE**2 - mine @ some.T) / 2
+        bits = (HASH_SIDE**2 - my_bits @ their_bits[start : start + ROWS_AT_ONCE].T) / 2
         for a, b in np.argwhere(bits <= NEAR).tolist():
             other = others[start + b]
-            colours = np.abs(my_colours[a] - their_colours[start + b]).mean()
-            if bits[a, b] + 2 * colours <= NEAR:
+            if are_near(mine[a], theirs[start + b]):
                 leaks.append(Leak(items[a].key, other.key, other.split, int(bits[a, b])))
     return sorted(leaks, key=lambda leak: leak.bits)
 
 
-def difference_hashes(items: Sequence[CaptionedImage]) -> tuple[np.ndarray, np.ndarray]:
-    """(N, 256) of -1 and 1, whether a picture grows brighter from left to right, and its colours (N, 768)."""
-    bits, colours = zip(*made_ahead(items, _difference_hash), strict=True)
-    return np.stack(bits), np.stack(colours)
+def are_near(a: Hash, b: Hash) -> bool:
+    """Whether two pictures agree as a whole, and in what is in them."""
+    differ = a.bits != b.bits
+    if differ.sum() + 2 * np.abs(a.colours - b.colours).mean() > NEAR:
+        return False
+    visible = np.maximum(np.abs(a.steps), np.abs(b.steps)) > VISIBLE
+    if not visible.any():
+        return True
+    return bool(
+        _apart(a.steps, b.steps) <= NEAR_STEPS
+        and _apart(a.content, b.content) <= NEAR_CONTENT
+        and differ[visible].mean() <= NEAR_SHARE
+    )
 
 
-def _difference_hash(item: CaptionedImage) -> tuple[np.ndarray, np.ndarray]:
+def _apart(a: np.ndarray, b: np.ndarray) -> float:
+    """0 where they are equal, 1 where one is zero wherever the other is not."""
+    return float(np.abs(a - b).sum() / np.maximum(np.abs(a), np.abs(b)).sum())
+
+
+def difference_hashes(items: Sequence[CaptionedImage]) -> list[Hash]:
+    return list(made_ahead(items, _difference_hash))
+
+
+def _difference_hash(item: CaptionedImage) -> Hash:
     picture = open_picture(item.path, 4 * HASH_SIDE).convert("RGB")
     small = picture.convert("L").resize((HASH_SIDE + 1, HASH_SIDE), Image.Resampling.BOX)
-    values = np.asarray(small, dtype=np.float32)
-    bits = np.where(values[:, 1:] > values[:, :-1], 1, -1).astype(np.float32)
+    steps = np.diff(np.asarray(small, dtype=np.float32), axis=1).reshape(-1)
     colours = picture.resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BOX)
-    return bits.reshape(-1), np.asarray(colours, dtype=np.float32).reshape(-1)
+    return Hash(
+        np.where(steps > 0, 1, -1).astype(np.float32),
+        steps,
+        np.asarray(colours, dtype=np.float32).reshape(-1, 3),
+    )
 
 
 # ---- captions --------------------------------------------------------------------------------

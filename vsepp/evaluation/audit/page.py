@@ -5,8 +5,9 @@ from html import escape
 from vsepp.evaluation.audit.findings import Audit, Fit, Leak, Unanswered
 from vsepp.evaluation.embeddings import Embeddings
 from vsepp.evaluation.measurement import Measurement
+from vsepp.evaluation.reports.forms import Table, render
 from vsepp.evaluation.reports.page import Photos, cards, page, section
-from vsepp.evaluation.reports.tables import Table, render, report_tables
+from vsepp.evaluation.reports.tables import report_tables
 
 SHOWN = 8  # cards of a kind
 WORDS = 24

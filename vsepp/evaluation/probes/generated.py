@@ -5,6 +5,7 @@ Six kinds: attribute, object, relation, order (the same words in other places), 
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from vsepp.data.shapes import COLOURS, SHAPES, Scene, Thing
 from vsepp.evaluation.probes.probe import Probe
 
 KINDS = ("attribute", "object", "relation", "order", "negation", "counting")
+COUNTS = (1, 2), (2, 1), (2, 3), (3, 2), (3, 1), (1, 3)  # things that are there, and that are said
 
 
 # ---- the built-in world ----------------------------------------------------------------------
@@ -24,8 +26,28 @@ def world_probes(items: Sequence[CaptionedImage], seed: int = 0) -> list[Probe]:
     for number, item in enumerate(items):
         if isinstance(item.path, Scene):
             generator = np.random.default_rng((seed, number))
-            probes += [_world_probe(kind, item.path, generator) for kind in KINDS]
+            probes += [_world_probe(kind, item.path, generator) for kind in KINDS[:-1]]
+            probes.append(_counting_probe(item.path, number))
     return probes
+
+
+def _counting_probe(scene: Scene, number: int) -> Probe:
+    """One, two or three things of the scene get one shape; each number is as often true as false."""
+    true, false = COUNTS[number % len(COUNTS)]
+    shape = scene.things[number % 3].shape
+    chosen = {(number + step) % 3 for step in range(true)}
+    things = tuple(
+        replace(thing, shape=shape) if n in chosen else thing
+        for n, thing in enumerate(scene.things)
+    )
+    return Probe(
+        "counting", replace(scene, things=things), _counted(true, shape), (_counted(false, shape),)
+    )
+
+
+def _counted(count: int, shape: str) -> str:
+    plural = "" if count == 1 else "es" if shape.endswith("s") else "s"
+    return f"{COUNT_WORDS[count - 1]} {shape}{plural}"
 
 
 def _world_probe(kind: str, scene: Scene, generator: np.random.Generator) -> Probe:
@@ -43,7 +65,6 @@ def _world_probe(kind: str, scene: Scene, generator: np.random.Generator) -> Pro
             f"{_article(b.colour)} {b.colour} {a.shape} and {_article(a.colour)} {a.colour} {b.shape}",
         ),
         "negation": (f"a {a.shape} and no {absent}", f"a {absent} and no {a.shape}"),
-        "counting": (f"one {a.shape}", f"two {a.shape}s"),
     }[kind]
     return Probe(kind, scene, true, (false,))
 
@@ -91,7 +112,8 @@ OPPOSITES = {
     "outside": "inside", "up": "down", "down": "up", "behind": "in front of",
     "under": "on top of", "into": "out of", "over": "under",
 }  # fmt: skip
-DENIED = ((" is ", " is not "), (" are ", " are not "), (" with ", " without "), ("a ", "no "))
+DENIED = {"is": "is not", "are": "are not", "with": "without", "a": "no", "an": "no"}
+A_WORD = re.compile(r"\w[\w'-]*")
 
 
 def caption_probes(items: Sequence[CaptionedImage], seed: int = 0) -> list[Probe]:
@@ -110,46 +132,72 @@ def caption_probes(items: Sequence[CaptionedImage], seed: int = 0) -> list[Probe
     return probes
 
 
+# A false caption keeps the form of the true one, capital and marks: what is told apart shall be its meaning.
+
+
 def _exchange(groups: Iterable[Sequence[str]]) -> Callable[[str, np.random.Generator], str | None]:
     """Replaces the first word of a group by another of the group that the caption does not have."""
     group_of = {word: group for group in groups for word in group}
 
     def change(text: str, generator: np.random.Generator) -> str | None:
-        words = text.split()
-        lower = [word.lower().strip(".,") for word in words]
-        place = next((n for n, word in enumerate(lower) if word in group_of), None)
+        words = _words(text)
+        place = next((n for n, word in enumerate(words) if word.lower() in group_of), None)
         if place is None:
             return None
-        others = [word for word in group_of[lower[place]] if word not in lower]
-        words[place] = str(generator.choice(others))
-        return " ".join(words)
+        known = {word.lower() for word in words}
+        others = [word for word in group_of[words[place].lower()] if word not in known]
+        chosen = str(generator.choice(others))
+        if place and words[place - 1].lower() in ("a", "an"):
+            words[place - 1] = _as_written(words[place - 1], _article(chosen))
+        return _with_words(text, _replaced(words, place, chosen))
 
     return change
 
 
 def _turn_relation(text: str, generator: np.random.Generator) -> str | None:
-    words = text.split()
+    words = _words(text)
     place = next((n for n, word in enumerate(words) if word.lower() in OPPOSITES), None)
     if place is None:
         return None
-    return " ".join([*words[:place], OPPOSITES[words[place].lower()], *words[place + 1 :]])
+    return _with_words(text, _replaced(words, place, OPPOSITES[words[place].lower()]))
 
 
 def _reorder(text: str, generator: np.random.Generator) -> str | None:
-    """The same words, shuffled; the end of the sentence stays where it is."""
-    words = re.findall(r"\w[\w'-]*", text.lower())
-    if len(set(words)) < 4:
+    """The same words, shuffled; marks stay where they are."""
+    words = _words(text)
+    if len({word.lower() for word in words}) < 4:
         return None
-    ended = text.rstrip().endswith(".")
-    return " ".join(generator.permutation(words).tolist()) + (" ." if ended else "")
+    first = words[0]
+    words = generator.permutation([first.lower(), *words[1:]]).tolist()
+    return _with_words(text, _replaced(words, 0, words[0], like=first))
 
 
 def _deny(text: str, generator: np.random.Generator) -> str | None:
-    for said, denied in DENIED:
-        if said in text.lower():
-            start = text.lower().index(said)
-            return text[:start] + denied + text[start + len(said) :]
-    return None
+    words = _words(text)
+    lower = [word.lower() for word in words]
+    said = next((word for word in DENIED if word in lower), None)
+    if said is None:
+        return None
+    return _with_words(text, _replaced(words, lower.index(said), DENIED[said]))
+
+
+def _words(text: str) -> list[str]:
+    return A_WORD.findall(text)
+
+
+def _with_words(text: str, words: Sequence[str]) -> str:
+    """The text with other words between its marks."""
+    remaining = iter(words)
+    return A_WORD.sub(lambda _: next(remaining), text)
+
+
+def _replaced(words: Sequence[str], place: int, word: str, like: str = "") -> list[str]:
+    return [*words[:place], _as_written(like or words[place], word), *words[place + 1 :]]
+
+
+def _as_written(old: str, new: str) -> str:
+    """With a capital where the old word has one."""
+    return new[0].upper() + new[1:] if old[0].isupper() else new
 
 
 CHANGES: dict[str, Callable[[str, np.random.Generator], str | None]] = {

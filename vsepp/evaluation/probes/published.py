@@ -7,44 +7,40 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from vsepp.data.image_file import PictureSource
-from vsepp.data.pictures import open_picture
 from vsepp.errors import WrongRequest
-from vsepp.evaluation.probes.probe import Probe
+from vsepp.evaluation.probes.probe import CroppedPicture, Probe
 
-FULL_SIZE = 2**20  # pixels: no picture is as large
 KNOWN = (
     "SugarCrepe's add_att.json and others (a file, or the folder of them), ARO's visual_genome_relation.json and "
     "visual_genome_attribution.json, NegCLIP's valid_neg_clip.tsv, FOIL's foilv1.0_test_2017.json, Winoground's examples.jsonl"
 )
 COCO_NAME = re.compile(r"(?:COCO_(?:train|val)2014_)?(\d{12})\.jpg")
 COCO_EDITIONS = ("", "COCO_val2014_", "COCO_train2014_")
-PARTS = {"att": "attribute", "obj": "object", "rel": "relation"}
+PARTS = {"att": "attribute", "obj": "object", "rel": "relation", "ent": "entity"}
 
 
 @dataclass(frozen=True)
-class CroppedPicture:
-    """A part of a picture file: left, top, right and bottom in pixels."""
+class PublishedProbes:
+    """Those probes of a file whose pictures are there."""
 
-    file: Path
-    box: tuple[int, int, int, int]
+    probes: Sequence[Probe]
+    total: int  # in the file
+    remarks: Sequence[str] = ()
 
-    def open(self, short_side: int) -> Image.Image:
-        # At its full size, as the box is in its pixels.
-        return open_picture(self.file, FULL_SIZE).crop(self.box)
+    @property
+    def share(self) -> str:
+        """Empty where all are there: otherwise accuracies are those of a part."""
+        some = len(self.probes)
+        return f"{some:,} of {self.total:,} probes" if some < self.total else ""
 
-    def __str__(self) -> str:
-        return f"{self.file} {self.box}"
 
-
-def read_probes(path: Path, pictures: Path) -> list[Probe]:
+def read_probes(path: Path, pictures: Path) -> PublishedProbes:
     """The probes of a file, or of a folder of SugarCrepe's; those whose pictures are not there are left out."""
     if path.is_dir():
         files = sorted(path.glob("*.json"))
@@ -54,12 +50,30 @@ def read_probes(path: Path, pictures: Path) -> list[Probe]:
     else:
         raise WrongRequest(f"There are no probes at {path}. Known files: {KNOWN}.")
     there = [probe for probe in found if _file_of(probe.picture).is_file()]
-    if not there:
+    some = [probe for probe in there if not _is_empty(probe.picture)]
+    if not some:
         first = f", such as {_file_of(found[0].picture)}" if found else ""
         raise WrongRequest(
             f"{path}: none of the pictures of its {len(found):,} probes is there{first}."
         )
-    return there
+    left_out = (
+        (len(found) - len(there), f"their pictures are not in {pictures}"),
+        (len(there) - len(some), "their boxes are empty"),
+    )
+    remarks = [
+        f"{path.name}: {number:,} of {len(found):,} probes are left out, as {why}."
+        for number, why in left_out
+        if number
+    ]
+    return PublishedProbes(some, len(found), remarks)
+
+
+def beside(path: Path) -> Path:
+    """Where the pictures of a file of probes are, unless one says: as ARO has them, in `images`."""
+    folders = [path.parent / "images", path.parent]
+    if path.is_dir():
+        folders.insert(0, path / "images")
+    return next((folder for folder in folders if folder.is_dir()), path.parent)
 
 
 def _file_of(picture: Path | PictureSource) -> Path:
@@ -67,6 +81,13 @@ def _file_of(picture: Path | PictureSource) -> Path:
         return picture
     assert isinstance(picture, CroppedPicture)
     return picture.file
+
+
+def _is_empty(picture: Path | PictureSource) -> bool:
+    if not isinstance(picture, CroppedPicture):
+        return False
+    left, top, right, bottom = picture.box
+    return right <= left or bottom <= top
 
 
 def _read_file(file: Path, pictures: Path) -> list[Probe]:

@@ -8,8 +8,9 @@ import numpy as np
 from vsepp.evaluation.embeddings import Embeddings
 from vsepp.evaluation.measurement import DIRECTIONS, Measurement
 from vsepp.evaluation.metrics.relevance import Ints
+from vsepp.evaluation.reports.forms import render
 from vsepp.evaluation.reports.page import Photos, cards, page, section
-from vsepp.evaluation.reports.tables import comparison_tables, render
+from vsepp.evaluation.reports.tables import comparison_tables
 
 SHOWN = 3  # items that a card shows of each model
 CARDS = 6  # of each kind

@@ -1,37 +1,16 @@
-"""Tables of results in text, Markdown, LaTeX and HTML, with intervals and marks of significance."""
+"""Tables of results, with intervals and marks of significance."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Sequence
 
-from vsepp.errors import WrongRequest
 from vsepp.evaluation.measurement import Measurement
 from vsepp.evaluation.metrics.uncertainty import Difference, Interval, compare, holm
+from vsepp.evaluation.reports.forms import MARK, Table
 from vsepp.evaluation.reports.paper_table import figures
 
-MARK = "*"  # a difference that chance explains in less than one of twenty cases
 SIGNIFICANT = 0.05
 ORDER = ("R@", "median rank", "mean rank", "MRR", "nDCG", "mAP@R", "R-precision")
-COMPARED = (
-    *((f"R@{k}", way) for way in ("captions", "images") for k in (1, 5, 10)),
-    ("rsum", "both"),
-)
-
-
-@dataclass(frozen=True)
-class Table:
-    """Cells of text; the first column is to the left, all others to the right."""
-
-    title: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str = ""
-
-
-def render(tables: Sequence[Table], form: str = "text") -> str:
-    if form not in FORMS:
-        raise WrongRequest(f"There is no format {form!r} for tables. Known: {', '.join(FORMS)}.")
-    return "\n\n".join(FORMS[form](table) for table in tables)
+RIGHT_ITEMS = (("nDCG", "captions"), ("mAP@R", "captions"), ("nDCG", "images"))
+Key = tuple[str, str]  # a measure and what is searched, or a source of probes and their kind
 
 
 def cell(interval: Interval, mark: str = "") -> str:
@@ -73,7 +52,7 @@ def _place(name: str) -> tuple[int, int]:
 
 
 def _annotation_tables(result: Measurement) -> list[Table]:
-    others = [key for key in result.intervals if "_" in key[0] or key[0] == "pmrp"]
+    others = [key for key in result.intervals if _is_annotated(key)]
     if not others:
         return []
     ways = [
@@ -114,10 +93,11 @@ def _correlation_tables(result: Measurement) -> list[Table]:
 
 
 def _judgement_table(results: Sequence[Measurement]) -> Table:
-    rows, counts = [], {}
+    rows, counts, resamples = [], {}, 0
     for result in results:
         for who, found in result.judgements.items():
             counts[who] = found["judgements"]
+            resamples = found["resamples"]
     overlap: dict[str, list[str]] = {}
     for result in results:
         line = [result.name]
@@ -129,7 +109,8 @@ def _judgement_table(results: Sequence[Measurement]) -> Table:
         overlap = {name: cells[: len(line) - 1] for name, cells in overlap.items()}
     rows += [[name, *cells] for name, cells in overlap.items()]
     head = ["", *(f"{who} {name}" for who in counts for name in ("tau-b", "tau-c", "rho"))]
-    note = ", ".join(f"{who}: {count:,} judgements" for who, count in counts.items())
+    said = ", ".join(f"{who}: {count:,} judgements" for who, count in counts.items())
+    note = f"{said}; intervals of {resamples:,} resamples of the images."
     return Table("Correlation with people's judgement", head, rows, note)
 
 
@@ -139,17 +120,19 @@ def _three(found: dict[str, dict[str, float]]) -> list[str]:
 
 
 def _probe_table(results: Sequence[Measurement]) -> Table:
-    kinds = list(
-        dict.fromkeys(
-            (source, kind) for r in results for source, found in r.probes.items() for kind in found
-        )
-    )
     rows = []
-    for source, kind in kinds:
-        found = (r.probes.get(source, {}).get(kind) for r in results)
-        rows.append([f"{kind}, {source}", *("" if x is None else cell(x) for x in found)])
-    head = ["probe", *(r.name for r in results)]
-    return Table("Right captions told from wrong ones (%); chance is 50", head, rows)
+    for source, kind in _probe_kinds(results):
+        found = [r.probes.get(source, {}).get(kind) for r in results]
+        first = next(one for one in found if one is not None)
+        cells = ["" if one is None else cell(one) for one in found]
+        rows.append([f"{kind}, {source}", f"{first.probes:,}", f"{first.chance:.1f}", *cells])
+    head = ["", "probes", "chance", *(r.name for r in results)]
+    return Table("Right captions told from wrong ones, in percent", head, rows)
+
+
+def _probe_kinds(results: Sequence[Measurement]) -> list[tuple[str, str]]:
+    every = ((s, kind) for r in results for s, found in r.probes.items() for kind in found)
+    return list(dict.fromkeys(every))
 
 
 # ---- several models --------------------------------------------------------------------------
@@ -158,41 +141,94 @@ def _probe_table(results: Sequence[Measurement]) -> Table:
 def comparison_tables(results: Sequence[Measurement]) -> list[Table]:
     """Models side by side, and each difference with its interval, test and power."""
     differences = all_differences(results)
-    baseline = results[0]
-    rows = []
+    more = probe_differences(results)
+    tables = _side_by_side(results, differences)
+    tables += [_difference_table(pair, found) for pair, found in differences.items()]
     for result in results:
-        found = differences.get((result.name, baseline.name))
-        marks = {key: MARK if p < SIGNIFICANT else "" for key, (_, p) in (found or {}).items()}
-        rows.append([result.name, *(cell(result.intervals[k], marks.get(k, "")) for k in COMPARED)])
-    head = ["", *(_short(key) for key in COMPARED)]
+        tables += [*_annotation_tables(result), *_correlation_tables(result)]
+    tables += [_judgement_table(results)] if all(r.judgements for r in results) else []
+    if all(r.probes for r in results):
+        tables.append(_probe_table(results))
+        tables += [_difference_table(pair, found, "probes: ") for pair, found in more.items()]
+    return tables
+
+
+def _side_by_side(results: Sequence[Measurement], differences: "dict[Key, Found]") -> list[Table]:
+    baseline = results[0]
     note = (
         f"{MARK} differs from {baseline.name}: p < 0.05 by a permutation test over images, "
         "corrected for the number of comparisons (Holm)."
     )
     signature = " | ".join(dict.fromkeys(result.signature for result in results))
-    tables = [
-        Table("Retrieval, with 95 % intervals over images", head, rows, f"{note}\n{signature}")
-    ]
-    tables += [_difference_table(pair, found) for pair, found in differences.items()]
-    for result in results:
-        tables += [*_annotation_tables(result), *_correlation_tables(result)]
-    tables += [_judgement_table(results)] if all(r.judgements for r in results) else []
-    tables += [_probe_table(results)] if all(r.probes for r in results) else []
+    shown = _compared(results)
+    recalls = [key for key in shown if key[0].startswith(("R@", "rsum"))]
+    right_items = [key for key in shown if key in RIGHT_ITEMS]
+    tables = []
+    for title, keys, below in (
+        ("Retrieval, with 95 % intervals over images", recalls, f"{note}\n{signature}"),
+        ("Ranks of all right items", right_items, ""),
+    ):
+        rows = []
+        for result in results:
+            found = differences.get((result.name, baseline.name), {})
+            marks = {key: MARK if p < SIGNIFICANT else "" for key, (_, p) in found.items()}
+            rows.append([result.name, *(cell(result.intervals[k], marks.get(k, "")) for k in keys)])
+        tables.append(Table(title, ["", *(_short(key) for key in keys)], rows, below))
     return tables
 
 
-Found = dict[tuple[str, str], tuple[Difference, float]]
+def _compared(results: Sequence[Measurement]) -> list[Key]:
+    """The measures that are shown of all models: recalls, ranks of all right items, annotated positives."""
+    keys = [(s.name, s.direction) for s in results[0].statistics]
+    known = [{(s.name, s.direction) for s in result.statistics} for result in results[1:]]
+    shown = (
+        key
+        for key in keys
+        if key[0].startswith(("R@", "rsum")) or key in RIGHT_ITEMS or _is_annotated(key)
+    )
+    return sorted(
+        (key for key in shown if all(key in some for some in known)),
+        key=lambda key: (_is_annotated(key), key in RIGHT_ITEMS, key[0] == "rsum"),
+    )
+
+
+def _is_annotated(key: Key) -> bool:
+    return "_" in key[0] or key[0] == "pmrp"
+
+
+Found = dict[Key, tuple[Difference, float]]
 
 
 def all_differences(results: Sequence[Measurement]) -> dict[tuple[str, str], Found]:
     """Every later model against every earlier one, p-values corrected over all of them."""
-    pairs = [(b, a) for n, a in enumerate(results) for b in results[n + 1 :]]
-    found: list[tuple[tuple[str, str], tuple[str, str], Difference]] = []
-    for ours, theirs in pairs:
-        keys = [key for key in COMPARED if key in ours.intervals and key in theirs.intervals]
+    keys = _compared(results)
+    found = []
+    for ours, theirs in _pairs(results):
         a, b = ([one.statistic(*key) for key in keys] for one in (ours, theirs))
         tested = compare(a, b, ours.resamples, ours.seed)
         found += [((ours.name, theirs.name), k, d) for k, d in zip(keys, tested, strict=True)]
+    return _corrected(found)
+
+
+def probe_differences(results: Sequence[Measurement]) -> dict[tuple[str, str], Found]:
+    """The same of probes, photo by photo; p-values corrected over all of them."""
+    found = []
+    for ours, theirs in _pairs(results):
+        for source, kind in _probe_kinds([ours]):
+            a, b = (one.probes.get(source, {}).get(kind) for one in (ours, theirs))
+            if a and b:
+                (tested,) = compare([a.passed], [b.passed], ours.resamples, ours.seed)
+                found.append(((ours.name, theirs.name), (source, kind), tested))
+    return _corrected(found)
+
+
+def _pairs(results: Sequence[Measurement]) -> list[tuple[Measurement, Measurement]]:
+    return [(b, a) for n, a in enumerate(results) for b in results[n + 1 :]]
+
+
+def _corrected(
+    found: Sequence[tuple[tuple[str, str], Key, Difference]],
+) -> dict[tuple[str, str], Found]:
     corrected = holm([difference.p_value for _, _, difference in found])
     result: dict[tuple[str, str], Found] = {}
     for (pair, key, difference), p_value in zip(found, corrected, strict=True):
@@ -200,10 +236,10 @@ def all_differences(results: Sequence[Measurement]) -> dict[tuple[str, str], Fou
     return result
 
 
-def _difference_table(pair: tuple[str, str], found: Found) -> Table:
+def _difference_table(pair: tuple[str, str], found: Found, what: str = "") -> Table:
     rows = [
         [
-            _short(key),
+            f"{key[1]}, {key[0]}" if what else _short(key),
             f"{difference.interval.value:+.1f} [{difference.interval.low:+.1f}, {difference.interval.high:+.1f}]",
             f"{p_value:.4f}",
             f"{difference.visible:.1f}",
@@ -215,85 +251,11 @@ def _difference_table(pair: tuple[str, str], found: Found) -> Table:
     note = (
         "visible here: the smallest true difference that these photos show with a chance of 80 %."
     )
-    return Table(f"{pair[0]} minus {pair[1]}", head, rows, note)
+    return Table(f"{what}{pair[0]} minus {pair[1]}", head, rows, note)
 
 
-def _short(key: tuple[str, str]) -> str:
+def _short(key: Key) -> str:
     name, direction = key
-    return name if direction == "both" else f"{direction[:-1]} {name}"
-
-
-# ---- forms -----------------------------------------------------------------------------------
-
-
-def _text(table: Table) -> str:
-    lines = [table.head, *table.rows]
-    widths = [max(len(str(line[n])) for line in lines) for n in range(len(table.head))]
-    rendered = [_padded(line, widths) for line in lines]
-    rule = "-" * max(len(line) for line in rendered)
-    note = [table.note] if table.note else []
-    return "\n".join([table.title, rendered[0], rule, *rendered[1:], *note])
-
-
-def _padded(line: Sequence[str], widths: Sequence[int]) -> str:
-    first, *rest = (str(one) for one in line)
-    cells = [f"{one:>{width}}" for one, width in zip(rest, widths[1:], strict=True)]
-    return "  ".join([f"{first:<{widths[0]}}", *cells]).rstrip()
-
-
-def _markdown(table: Table) -> str:
-    head = "| " + " | ".join(table.head) + " |\n|---|" + (len(table.head) - 1) * "---:|"
-    rows = ["| " + " | ".join(row).replace("*", r"\*") + " |" for row in table.rows]
-    note = [f"\n{table.note.replace('*', chr(92) + '*')}"] if table.note else []
-    return "\n".join([f"**{table.title}**\n", head, *rows, *note])
-
-
-def _latex(table: Table) -> str:
-    body = [" & ".join(_tex(one) for one in row) + r" \\" for row in table.rows]
-    head = " & ".join(_tex(one) for one in table.head) + r" \\"
-    columns = "l" + (len(table.head) - 1) * "r"
-    return "\n".join(
-        [
-            rf"% {table.title}",
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-            head,
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}",
-            *(f"% {line}" for line in table.note.splitlines()),
-        ]
-    )
-
-
-def _tex(text: str) -> str:
-    for mark, written in (
-        ("\\", r"\textbackslash{}"),
-        ("&", r"\&"),
-        ("%", r"\%"),
-        ("_", r"\_"),
-        ("#", r"\#"),
-    ):
-        text = text.replace(mark, written)
-    return text.replace(MARK, r"$^{*}$").replace("±", r"$\pm$")
-
-
-def _html(table: Table) -> str:
-    head = "".join(f"<th>{escape(one)}</th>" for one in table.head)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(one)}</td>" for one in row) + "</tr>\n" for row in table.rows
-    )
-    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
-    return (
-        f"<h2>{escape(table.title)}</h2>\n"
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>{note}'
-    )
-
-
-FORMS: dict[str, Callable[[Table], str]] = {
-    "text": _text,
-    "markdown": _markdown,
-    "latex": _latex,
-    "html": _html,
-}
+    if direction == "both":
+        return name
+    return f"{direction.removesuffix('s')} {name}"
