@@ -42,6 +42,9 @@ def test_not_a_number_ranks_last():
     assert ranks(torch.tensor([[nan, nan, nan]]), relevant).tolist() == [3]
     assert ranks(torch.tensor([[0.9, nan, 0.1]]), relevant).tolist() == [2]
     assert ranks(torch.tensor([[nan, 0.9, 0.1]]), relevant).tolist() == [3]
+    two = torch.tensor([[True, True, False]])
+    assert ranks(torch.tensor([[nan, 0.9, 0.1]]), two).tolist() == [1]
+    assert ranks(torch.tensor([[nan, -torch.inf, -torch.inf]]), two).tolist() == [2]
 
 
 def test_recall_by_hand():

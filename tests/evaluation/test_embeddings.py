@@ -117,6 +117,48 @@ def test_images_that_are_repeated_for_each_caption_are_taken_once() -> None:
     assert len(found.remarks) == 2
 
 
+@pytest.mark.parametrize("beside", ["table", "table and ids", "five times", "nothing"])
+def test_repeated_images_are_taken_once_whatever_names_them(tmp_path: Path, beside: str) -> None:
+    images = np.random.default_rng(0).standard_normal((4, DIM)).astype(np.float32)
+    captions = images.repeat(5, axis=0) + 1
+    ids = [f"photo{n}" for n in range(4)]
+    kept = {"ids": np.array(ids).repeat(5)} if beside == "five times" else {}
+    np.savez(tmp_path / "i.npz", vectors=images.repeat(5, axis=0), **kept)
+    np.save(tmp_path / "c.npy", captions)
+    table = write_ids(tmp_path / "ids.csv", np.repeat(np.arange(4), 5))
+    names = tmp_path / "names.txt"
+    names.write_text("\n".join(ids))
+    found = read_embeddings(
+        tmp_path / "i.npz",
+        tmp_path / "c.npy",
+        None if beside == "nothing" else table,
+        names if beside == "table and ids" else None,
+    )
+    assert found.images is not None
+    assert np.array_equal(found.images.numpy(), images)
+    assert found.owners.tolist() == np.repeat(np.arange(4), 5).tolist()
+    assert found.image_ids == (ids if beside != "nothing" else list("0123"))
+    assert found.remarks[0] == "Every image vector was there 5 times in a row: taken once."
+
+
+def test_equal_images_with_ids_of_their_own_stay() -> None:
+    images, captions = torch.ones(10, 2), torch.ones(10, 2)
+    found = from_arrays(images, captions, image_ids=[f"photo{n}" for n in range(10)])
+    assert found.num_images == 10
+
+
+def test_captions_without_ids_are_counted_by_image() -> None:
+    found = from_arrays(np.eye(2), np.ones((3, 2)), np.array([1, 0, 1]), ["a", "b"])
+    assert found.caption_ids == ["b#0", "a#0", "b#1"]
+
+
+def test_ids_that_are_not_unique_are_remarked() -> None:
+    found = from_arrays(np.eye(3), np.eye(3), [0, 1, 2], caption_ids=["7", "8", 7])
+    assert found.remarks == [
+        "2 of 3 caption ids are not unique: annotations that ask for them find none."
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -152,6 +194,85 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path, name: str) -> None:
         (tmp_path / name).write_bytes(b"x")
     with pytest.raises(WrongRequest, match=name if name != "none.npy" else "nothing to rank"):
         read_embeddings(tmp_path / name, tmp_path / name)
+
+
+@pytest.mark.parametrize("form", ["npz", "safetensors"])
+def test_one_file_may_hold_both_towers(tmp_path: Path, form: str) -> None:
+    images, captions, owners = vectors()
+    file = tmp_path / f"both.{form}"
+    arrays = {"images": images, "captions": captions}
+    if form == "npz":
+        np.savez(file, image_id=owners + 10, image_ids=np.arange(10, 10 + IMAGES), **arrays)
+    else:
+        save_file(arrays, file)
+    table = None if form == "npz" else write_ids(tmp_path / "ids.csv", owners)
+    names = tmp_path / "names.txt"
+    names.write_text("\n".join(f"photo{n}" for n in range(IMAGES)))
+    found = read_embeddings(file, file, table, names if table else None)
+    assert found.images is not None and found.captions is not None
+    assert np.array_equal(found.images.numpy(), images)
+    assert np.array_equal(found.captions.numpy(), captions)
+    assert found.owners.tolist() == owners.tolist()
+
+
+def test_a_parquet_file_may_have_any_columns_beside_its_vectors(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    images, captions, owners = vectors()
+    columns = {
+        "tags": pyarrow.array([["a"] * (n % 3) for n in range(len(captions))]),
+        "boxes": pyarrow.array([[1.0] * (n % 3) for n in range(len(captions))]),
+        "picture": pyarrow.array([{"bytes": b"x"}] * len(captions)),
+        "raw": pyarrow.array([b"x"] * len(captions)),
+        "image_id": pyarrow.array([f"photo{o}" for o in owners]).dictionary_encode(),
+        "embedding": pyarrow.chunked_array(
+            [
+                pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(part.ravel()), DIM)
+                for part in (captions[:10], captions[10:])
+            ]
+        ),
+    }
+    parquet.write_table(pyarrow.table(columns), tmp_path / "c.parquet")
+    np.savez(tmp_path / "i.npz", vectors=images, ids=[f"photo{n}" for n in range(IMAGES)])
+    found = read_embeddings(tmp_path / "i.npz", tmp_path / "c.parquet")
+    assert found.captions is not None
+    assert np.array_equal(found.captions.numpy(), captions)
+    assert found.owners.tolist() == owners.tolist()
+    again = read_embeddings(tmp_path / "i.npz", tmp_path / "c.parquet", tmp_path / "c.parquet")
+    assert again.owners.tolist() == owners.tolist()
+
+
+@pytest.mark.parametrize("rows", [3, 25])
+def test_a_table_of_another_length_is_named(tmp_path: Path, rows: int) -> None:
+    images, captions, _ = vectors()
+    np.save(tmp_path / "i.npy", images)
+    np.save(tmp_path / "c.npy", captions)
+    ids = write_ids(tmp_path / "ids.csv", np.arange(rows) % IMAGES)
+    with pytest.raises(WrongRequest, match=rf"ids\.csv has {rows} rows of ids, .* 24 captions"):
+        read_embeddings(tmp_path / "i.npy", tmp_path / "c.npy", ids)
+
+
+def test_a_file_of_ids_of_another_length_is_named(tmp_path: Path) -> None:
+    images, captions, owners = vectors()
+    np.save(tmp_path / "i.npy", images)
+    np.save(tmp_path / "c.npy", captions)
+    names = tmp_path / "names.txt"
+    names.write_text("photo0\nphoto1\n")
+    ids = write_ids(tmp_path / "ids.csv", owners)
+    with pytest.raises(WrongRequest, match=r"names\.txt has 2 ids, and there are 8 image vectors"):
+        read_embeddings(tmp_path / "i.npy", tmp_path / "c.npy", ids, names)
+
+
+def test_an_image_without_a_caption_is_named() -> None:
+    with pytest.raises(WrongRequest, match="1 of 3 have none, such as c"):
+        from_arrays(np.eye(3), np.eye(3)[:2], ["a", "b"], ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("name", ["ids.csv", "ids.jsonl", "ids.parquet", "names.txt"])
+def test_a_missing_table_is_said_to_be_missing(tmp_path: Path, name: str) -> None:
+    ids, names = (None, tmp_path / name) if name == "names.txt" else (tmp_path / name, None)
+    with pytest.raises(WrongRequest, match=rf"^There is no .*{name}\.$"):
+        read_embeddings(ids=ids, image_ids=names, scores=tmp_path / "s.npy")
 
 
 @pytest.mark.parametrize(

@@ -101,9 +101,9 @@ def _check_request(
     if vectors and needs_model:
         raise WrongRequest("--probes and --save-vectors need a model, not its vectors.")
     if per_query:
-        from vsepp.evaluation.reports.per_query import check_suffix
+        from vsepp.evaluation.reports.per_query import check_target
 
-        check_suffix(per_query)
+        check_target(per_query)
 
 
 def _evaluate_plainly(
@@ -211,9 +211,11 @@ def extras_of(
         numbers = (0,)
     if min(numbers) < 1:
         raise WrongRequest(f"--k {ks}: expected whole numbers with commas between, such as 1,5,10.")
-    for option, path in (("cxc", cxc), ("pmrp", pmrp), ("judgements", judgements)):
-        if path and not path.exists():
-            raise WrongRequest(f"--{option} {path}: there is no such file or folder.")
+    for option, path in (("cxc", cxc), ("judgements", judgements)):
+        if path and not path.is_dir():
+            raise WrongRequest(f"--{option} {path}: there is no such folder.")
+    if pmrp and not pmrp.is_file():
+        raise WrongRequest(f"--pmrp {pmrp}: there is no such file.")
     folder = None if eccv is None else Path(eccv)
     if eccv == "package":
         folder = eccv_caption_folder()

@@ -9,11 +9,13 @@ from torch import Tensor
 def ranks(scores: Tensor, relevant: Tensor) -> Tensor:
     """The 1-based rank of each query's best relevant item; ties count against it.
 
-    A score that is not a number counts against it, too: a broken model ranks last, not first.
+    A score that is not a number counts against it, too: a relevant item that has one is behind all others,
+    and any other item that has one is ahead of all. So a broken model ranks last, not first.
     """
     # scores (Q, N), relevant bool (Q, N) -> (Q,)
     # differs from the release: there the sort decides ties
-    best = scores.masked_fill(~relevant, -torch.inf).max(dim=1, keepdim=True).values
+    unfound = ~relevant | scores.isnan()
+    best = scores.masked_fill(unfound, -torch.inf).max(dim=1, keepdim=True).values
     ahead = ~(scores < best) & ~relevant
     return 1 + ahead.sum(dim=1)
 

@@ -1,6 +1,7 @@
 """Anybody's embeddings: vectors of images and captions with their ids."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -72,25 +73,33 @@ def from_arrays(
         of_images, of_captions = in_one_precision(
             torch.as_tensor(images), torch.as_tensor(captions)
         )
-        of_images = _without_repeats(of_images, len(of_captions), image_ids, remarks)
+        of_images, image_ids = without_repeats(of_images, len(of_captions), image_ids, remarks)
         num_images, num_captions = len(of_images), len(of_captions)
-        for what, vectors in (("image", of_images), ("caption", of_captions)):
-            if broken := int((~vectors.isfinite()).any(dim=1).sum()):
-                remarks.append(f"{broken:,} of {len(vectors):,} {what} vectors are not finite.")
+        _remark_broken(of_images, of_captions, remarks)
     if not num_images or not num_captions:
         raise WrongRequest(f"{num_images:,} images and {num_captions:,} captions: nothing to rank.")
+    _check_ids(image_ids, num_images, "image ids", remarks)
     owners = _owners(image_of_caption, image_ids, num_images, num_captions, remarks)
-    _check_counts(image_ids, num_images, "image ids")
-    _check_counts(caption_ids, num_captions, "caption ids")
+    _check_ids(caption_ids, num_captions, "caption ids", remarks)
+    names = [str(one) for one in (range(num_images) if image_ids is None else image_ids)]
+    counted = _counted(owners, names) if caption_ids is None else map(str, caption_ids)
     return Embeddings(
-        of_images,
-        of_captions,
-        owners,
-        [str(one) for one in _or_numbers(image_ids, num_images)],
-        [str(one) for one in _or_numbers(caption_ids, num_captions)],
-        remarks=remarks,
-        **others,
+        of_images, of_captions, owners, names, list(counted), remarks=remarks, **others
     )
+
+
+def _remark_broken(images: Tensor, captions: Tensor, remarks: list[str]) -> None:
+    for what, vectors in (("image", images), ("caption", captions)):
+        if broken := int((~vectors.isfinite()).any(dim=1).sum()):
+            remarks.append(f"{broken:,} of {len(vectors):,} {what} vectors are not finite.")
+
+
+def _counted(owners: Ints, image_ids: Sequence[str]) -> Iterator[str]:
+    """KEY#0, KEY#1 and so on, as for a collection whose captions have no ids."""
+    seen = [0] * len(image_ids)
+    for owner in owners.tolist():
+        yield f"{image_ids[owner]}#{seen[owner]}"
+        seen[owner] += 1
 
 
 def in_one_precision(images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
@@ -152,9 +161,14 @@ def _owners(
         raise WrongRequest(
             f"{num_captions:,} captions, but image_of_caption has {len(owners):,} rows."
         )
-    inside = owners.min() >= 0 and owners.max() < num_images
-    if not inside or len(np.unique(owners)) != num_images:
+    if owners.min() < 0 or owners.max() >= num_images:
         raise WrongRequest("Every image needs a caption, and image_of_caption a row of the images.")
+    without = np.flatnonzero(np.bincount(owners, minlength=num_images) == 0)
+    if len(without):
+        name = without[0] if image_ids is None else image_ids[without[0]]
+        raise WrongRequest(
+            f"Every image needs a caption, and {len(without):,} of {num_images:,} have none, such as {name}."
+        )
     return owners
 
 
@@ -172,25 +186,33 @@ def _rows_of(names: Sequence[Any], image_ids: Sequence[Any] | None) -> Ints:
     return np.array([rows[str(name)] for name in names], dtype=np.int64)
 
 
-def _without_repeats(
+def without_repeats(
     images: Tensor, num_captions: int, image_ids: Sequence[Any] | None, remarks: list[str]
-) -> Tensor:
-    """Some save an image's vector once for each of its captions, as the authors' release does."""
-    known = None if image_ids is None else len(image_ids)
-    if len(images) != num_captions or len(images) % REPEATED or known == len(images):
-        return images
+) -> tuple[Tensor, Sequence[Any] | None]:
+    """Some save an image's vector once for each of its captions, as the authors' release does.
+
+    Ids may be as many as the vectors, or as the images.
+    """
+    number = len(images)
+    different = None if image_ids is None else len(set(map(str, image_ids)))
+    if number != num_captions or number % REPEATED or different == number:
+        return images, image_ids
     groups = images.unflatten(0, (-1, REPEATED))
     if not torch.equal(groups, groups[:, :1].expand_as(groups)):
-        return images
+        return images, image_ids
     remarks.append(f"Every image vector was there {REPEATED} times in a row: taken once.")
-    once: Tensor = groups[:, 0].contiguous()
-    return once
+    if image_ids is not None and len(image_ids) == number:
+        image_ids = list(image_ids)[::REPEATED]
+    return groups[:, 0].contiguous(), image_ids
 
 
-def _check_counts(ids: Sequence[Any] | None, number: int, what: str) -> None:
-    if ids is not None and len(ids) != number:
+def _check_ids(ids: Sequence[Any] | None, number: int, what: str, remarks: list[str]) -> None:
+    if ids is None:
+        return
+    if len(ids) != number:
         raise WrongRequest(f"{len(ids):,} {what} for {number:,} vectors.")
-
-
-def _or_numbers(ids: Sequence[Any] | None, number: int) -> Iterable[Any]:
-    return range(number) if ids is None else ids
+    counts = Counter(map(str, ids))
+    if repeated := sum(count for count in counts.values() if count > 1):
+        remarks.append(
+            f"{repeated:,} of {number:,} {what} are not unique: annotations that ask for them find none."
+        )

@@ -1,8 +1,10 @@
 """One model measured fully: recalls and all else that the field reports, each with its interval."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,17 @@ class Extras:
     pmrp: Path | None = None  # COCO's instances_val2014.json
     judgements: Path | None = None  # the folder of Flickr8k's judgements
     overlap: bool = True  # of words, beside them
+
+    @property
+    def annotations(self) -> list[str]:
+        """The names of those that are measured on."""
+        names = {
+            "ECCV Caption": self.eccv,
+            "CxC": self.cxc,
+            "PMRP": self.pmrp,
+            "judgements": self.judgements,
+        }
+        return [name for name, path in names.items() if path]
 
 
 @dataclass(frozen=True)
@@ -148,7 +161,9 @@ def measure_embeddings(
 
 def signature(embeddings: Embeddings, protocol: str, extras: Extras) -> str:
     """One line to quote: whoever has the same line measured the same."""
-    counts = np.bincount(embeddings.owners, minlength=embeddings.num_images)
+    parts = folds(protocol, embeddings.num_images)
+    measured = sum(len(part) for part in parts)
+    counts = np.bincount(embeddings.owners, minlength=embeddings.num_images)[:measured]
     each = f"{counts[0]}" if (counts == counts[0]).all() else f"{counts.min()}-{counts.max()}"
     similarity = (
         "scores"
@@ -159,14 +174,26 @@ def signature(embeddings: Embeddings, protocol: str, extras: Extras) -> str:
         (
             f"vsepp {import_module('vsepp').__version__}",
             embeddings.data or "vectors",
-            f"images {embeddings.num_images:,}",
+            f"images {measured:,}"
+            + (f" of {embeddings.num_images:,}" if measured < embeddings.num_images else "")
+            + (f" in folds of {len(parts[0]):,}" if len(parts) > 1 else ""),
             f"captions {each}",
+            f"ids {_digest(embeddings, measured)}",
             f"protocol {protocol}",
             similarity,
             "ties pessimistic",
+            *extras.annotations,
             f"bootstrap {extras.resamples:,} over images, seed {extras.seed}",
         )
     )
+
+
+def _digest(embeddings: Embeddings, num_images: int) -> str:
+    """Of the ids of all queries, in any order: other data of the same size has another one."""
+    inside = np.flatnonzero(embeddings.owners < num_images).tolist()
+    captions = sorted(embeddings.caption_ids[n] for n in inside) if embeddings.caption_ids else []
+    ids = [sorted(embeddings.image_ids[:num_images]), captions]
+    return sha256(json.dumps(ids).encode()).hexdigest()[:8]
 
 
 # ---- ranks of a fold -------------------------------------------------------------------------

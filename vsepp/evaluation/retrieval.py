@@ -198,6 +198,8 @@ def _diagonal_first(num_blocks: int) -> list[tuple[int, int]]:
 def _take_positives(scores: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     """Each caption's score with its image, and the best of each image's; both leave the contest."""
     own = scores.gather(0, positions[None, :])[0]
+    # An image with a caption that has a score is not as bad as that of its broken ones.
+    own = own.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
     best = torch.full_like(scores[:, 0], -torch.inf).scatter_reduce(0, positions, own, "amax")
     # A positive is nobody's rival: above everything, it is never counted as below.
     scores.scatter_(0, positions[None, :], torch.inf)

@@ -2,17 +2,20 @@
 
 import json
 import warnings
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vsepp.errors import WrongRequest
 from vsepp.evaluation.annotations.eccv_caption import eccv_caption, eccv_caption_folder
 from vsepp.evaluation.annotations.gallery import Gallery, Numbers, Statistic
-from vsepp.evaluation.annotations.pmrp import pmrp
+from vsepp.evaluation.annotations.pmrp import _mean_r_precision, pmrp
 from vsepp.evaluation.embeddings import from_arrays
 
 
@@ -39,6 +42,17 @@ def test_numbers_are_found_in_ids() -> None:
     plain = Numbers.of(["30", "010", "20"])
     assert plain.find(np.array([10, 20, 30, 40])).tolist() == [1, 2, 0, -1]
     assert Numbers.of([]).find(np.array([1])).tolist() == [-1]
+
+
+@pytest.mark.parametrize("counted", ["COCO_val2014_000000000100.jpg#3", "100#7", 20 * "9"])
+def test_counted_captions_and_longest_numbers_are_no_numbers(counted: str) -> None:
+    numbers = Numbers.of([counted, "8"])
+    assert numbers.find(np.array([100, 3, 7, 8])).tolist() == [-1, -1, -1, 1]
+
+
+def test_a_number_that_two_items_have_is_found_in_neither() -> None:
+    assert Numbers.of(["5", "6", "5"]).find(np.array([5, 6])).tolist() == [-1, 1]
+    assert Numbers.of(["a/5.jpg", "6", "b/5.jpg"]).find(np.array([5, 6])).tolist() == [-1, 1]
 
 
 # ---- PMRP ------------------------------------------------------------------------------------
@@ -71,6 +85,35 @@ def test_plausible_matches_like_the_slow_twin(tmp_path: Path) -> None:
         assert ours["pmrp", way] == pytest.approx(np.mean(expected))
 
 
+def test_a_folder_instead_of_the_file_of_labels_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WrongRequest, match=r"is no file.*instances_val2014\.json"):
+        pmrp(gallery(), tmp_path)
+
+
+def test_labels_of_other_images_are_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "instances_val2014.json"
+    file.write_text(json.dumps({"annotations": [{"image_id": 5, "category_id": 1}]}))
+    with pytest.raises(WrongRequest, match="labels of none of these images"):
+        pmrp(gallery(), file)
+
+
+@given(st.integers(0, 10_000))
+def test_plausible_matches_with_infinite_scores_and_none_like_the_slow_twin(seed: int) -> None:
+    """Sorted one by one, others ahead of relevant items of the same score, and of those without one."""
+    generator = np.random.default_rng(seed)
+    values = np.array([-np.inf, np.nan, np.inf, 0, 1], dtype=np.float32)
+    scores = generator.choice(values[: generator.integers(1, 6)], (3, 25))
+    distances = generator.integers(0, 5, scores.shape)
+    distances[:, 0] = 0  # each query matches itself
+    expected = np.zeros(3)
+    for query, distance in product(range(3), (0, 1, 2)):
+        right = distances[query] <= distance
+        known = np.where(np.isnan(scores[query]), np.where(right, -np.inf, np.inf), scores[query])
+        order = sorted(range(25), key=lambda n: (-known[n], right[n]))
+        expected[query] += right[order][: right.sum()].mean() / 3
+    assert _mean_r_precision(scores, distances) == pytest.approx(expected)
+
+
 # ---- ECCV Caption ----------------------------------------------------------------------------
 
 
@@ -79,12 +122,70 @@ def test_where_nothing_is_installed_the_error_says_what_to_do(tmp_path: Path) ->
         eccv_caption(gallery(), tmp_path)
 
 
-def test_ids_that_are_not_cocos_are_an_error(tmp_path: Path) -> None:
+def write_eccv(folder: Path, images: int = 12, each: int = 3, counted: int = 2) -> None:
+    """The images and captions of `gallery`: each image's own, in folds that know `counted` of them."""
+    own = {100 + n: [1000 + each * n + m for m in range(each)] for n in range(images)}
+    turned = {caption: [image] for image, some in own.items() for caption in some}
     for name in ("eccv", "cxc", "original"):
-        (tmp_path / f"{name}_image_to_caption.json").write_text('{"5": [6]}')
-        (tmp_path / f"{name}_caption_to_image.json").write_text('{"6": [5]}')
-    with pytest.raises(WrongRequest, match="numbers of COCO"):
-        eccv_caption(gallery(), tmp_path)
+        (folder / f"{name}_image_to_caption.json").write_text(json.dumps(own))
+        (folder / f"{name}_caption_to_image.json").write_text(json.dumps(turned))
+    order = [caption for some in own.values() for caption in some[:counted]]
+    np.save(folder / "coco_test_ids.npy", np.array(order))
+
+
+def with_caption_ids(these: Gallery, caption_ids: list[str] | None) -> Gallery:
+    e = these.embeddings
+    found = from_arrays(e.images, e.captions, e.owners, e.image_ids, caption_ids)
+    return Gallery(found, found.matrix())
+
+
+def test_queries_without_a_fold_are_no_hits(tmp_path: Path) -> None:
+    write_eccv(tmp_path, images=10)  # folds of two images
+    found = means(eccv_caption(gallery(images=10), tmp_path))
+    assert found["coco_5k_r10", "images"] == 1
+    assert found["coco_1k_r10", "images"] == pytest.approx(2 / 3)  # each third caption has no fold
+    assert found["coco_1k_r10", "captions"] == 1
+
+
+def test_positives_in_other_folds_are_never_found(tmp_path: Path) -> None:
+    write_eccv(tmp_path, images=10, each=3, counted=3)
+    # The last captions of the first image and of the last one change places, and the first image goes along.
+    order = np.load(tmp_path / "coco_test_ids.npy")
+    order[[2, -1]] = order[[-1, 2]]
+    np.save(tmp_path / "coco_test_ids.npy", order)
+    found = means(eccv_caption(gallery(images=10, dim=64), tmp_path))
+    assert found["coco_1k_r10", "images"] == pytest.approx(27 / 30)
+
+
+@pytest.mark.parametrize("known", [0, 12, 17])
+def test_captions_without_cocos_numbers_are_an_error(tmp_path: Path, known: int) -> None:
+    write_eccv(tmp_path)
+    these = gallery()
+    ids = [*map(str, range(1000, 1000 + known))]
+    ids += [f"{these.embeddings.image_ids[n // 3]}#{n % 3}" for n in range(known, 36)]
+    with pytest.raises(WrongRequest, match=f"^{known} of 36 caption ids are in .* caption_id"):
+        eccv_caption(with_caption_ids(these, ids), tmp_path)
+
+
+def test_a_table_without_caption_ids_is_an_error(tmp_path: Path) -> None:
+    write_eccv(tmp_path)
+    with pytest.raises(WrongRequest, match=r"^0 of 36 caption ids"):
+        eccv_caption(with_caption_ids(gallery(), None), tmp_path)
+
+
+def test_captions_with_the_number_of_their_image_are_an_error(tmp_path: Path) -> None:
+    write_eccv(tmp_path)
+    ids = [str(1000 + n // 3) for n in range(36)]
+    with pytest.raises(WrongRequest, match=r"^0 of 36 caption ids .* each once"):
+        eccv_caption(with_caption_ids(gallery(), ids), tmp_path)
+
+
+def test_ids_that_are_not_cocos_are_an_error(tmp_path: Path) -> None:
+    write_eccv(tmp_path)
+    these = gallery(images=13).embeddings
+    elsewhere = from_arrays(these.images, these.captions, these.owners)
+    with pytest.raises(WrongRequest, match=r"^0 of 13 image ids .* numbers of COCO"):
+        eccv_caption(Gallery(elsewhere, elsewhere.matrix()), tmp_path)
 
 
 def authors_package() -> ModuleType:

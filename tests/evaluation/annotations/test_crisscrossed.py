@@ -241,6 +241,14 @@ def test_ids_that_are_not_cocos_are_an_error(tmp_path: Path) -> None:
         crisscrossed(Gallery(embeddings, embeddings.matrix()), tmp_path)
 
 
+def test_captions_without_cocos_numbers_are_an_error(tmp_path: Path) -> None:
+    write_small(tmp_path)
+    these = random_embeddings(tmp_path, "test")
+    embeddings = from_arrays(these.images, these.captions, these.owners, these.image_ids)
+    with pytest.raises(WrongRequest, match=r"^0 of 60 caption ids"):
+        crisscrossed(Gallery(embeddings, embeddings.matrix()), tmp_path)
+
+
 def test_models_are_compared_on_it(tmp_path: Path) -> None:
     write_small(tmp_path)
     embeddings = random_embeddings(tmp_path, "test")

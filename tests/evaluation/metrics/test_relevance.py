@@ -93,6 +93,68 @@ def test_first_ranks_are_enough_for_map_at_r(seed: int) -> None:
     assert some.recall_at(1).tolist() == whole.recall_at(1).tolist()
 
 
+# ---- infinite scores, and none ---------------------------------------------------------------
+
+ODD = np.array([-np.inf, -np.inf, np.inf, np.nan, 0, 1, 2], dtype=np.float32)
+
+
+def odd_scores(seed: int, queries: int = 4, items: int = 30) -> tuple[np.ndarray, dict]:
+    """Ties of every kind, and items of which some are not in the gallery."""
+    generator = np.random.default_rng(seed)
+    scores = generator.choice(ODD[: generator.integers(1, len(ODD) + 1)], (queries, items))
+    found = {
+        q: [*generator.permutation(items)[: generator.integers(0, 6)].tolist(), *missing]
+        for q, missing in enumerate(generator.choice([0, 1, 1, 2], queries))
+        for missing in [[-1] * missing]
+    }
+    return scores, {q: some or [0] for q, some in found.items()}
+
+
+def slow_odd_ranks(scores: np.ndarray, relevant: list[int]) -> list[int]:
+    """A relevant item without a number is behind all others, any other ahead; absent ones are never found."""
+    present = {item for item in relevant if item >= 0}
+    missing = [np.inf, -np.inf]
+    clean = [missing[n in present] if np.isnan(x) else x for n, x in enumerate(scores)]
+    number = len(relevant) - len(present)
+    return slow_ranks(np.array(clean), present) + [10**9] * number
+
+
+@given(st.integers(0, 100_000))
+def test_infinite_scores_and_none_rank_like_the_slow_twin(seed: int) -> None:
+    scores, lists = odd_scores(seed)
+    these, matrix = positives(lists), torch.from_numpy(scores)
+    expected = [slow_odd_ranks(scores[q], lists[q]) for q in these.queries.tolist()]
+
+    def near(ranks: np.ndarray) -> list[int]:
+        return np.minimum(ranks, 10**9).tolist()
+
+    flat = [rank for some in expected for rank in some]
+    assert near(all_ranks(matrix, these).ranks) == flat
+    best = [some[0] for some in expected]
+    assert near(best_ranks(matrix, these)) == best
+    turned = matrix.T.contiguous()
+    assert near(best_ranks_of_columns(turned, these)) == best
+    everywhere = np.arange(scores.shape[1])
+    assert near(best_ranks_of_columns(turned, these, everywhere)) == best
+    whole, some = ranks_of(*expected), first_ranks(matrix, these)
+    for measure in ("map_at_r", "r_precision"):
+        assert getattr(some, measure)() == pytest.approx(getattr(whole, measure)())
+    assert some.recall_at(1).tolist() == whole.recall_at(1).tolist()
+
+
+def test_a_model_that_scores_few_items_is_not_perfect() -> None:
+    """Ten items of each query have a score, and the relevant ones are not among them."""
+    scores = torch.full((3, 40), -torch.inf)
+    scores[:, :10] = torch.arange(10.0)
+    these = positives({0: [20, 21], 1: [30], 2: [9]})
+    assert all_ranks(scores, these).ranks.tolist() == [39, 40, 40, 1]
+    assert best_ranks(scores, these).tolist() == [39, 40, 1]
+
+
+def test_an_absent_item_is_no_hit_in_a_small_gallery() -> None:
+    assert (best_ranks(torch.tensor([[0.9, 0.1]]), positives({0: [-1]})) > 10).all()
+
+
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=8, unique=True))
 def test_laws_of_the_measures(ranks: list[int]) -> None:
     one = ranks_of(sorted(ranks))

@@ -153,3 +153,48 @@ def test_median_of_a_resample_like_numpy() -> None:
     medians = [np.sort(np.repeat(ranks, row))[150] for row in weights]
     assert (found.low, found.high) == tuple(np.quantile(medians, [0.025, 0.975]))
     assert found.value == np.median(ranks)
+
+
+@given(st.integers(0, 10_000))
+def test_medians_of_small_sets_are_exact(seed: int) -> None:
+    """However uneven: all resamples are looked at, one query at a time."""
+    generator = np.random.default_rng(seed)
+    num_images = int(generator.integers(2, 9))
+    images = generator.integers(0, num_images, int(generator.integers(1, 30)))
+    ranks = generator.integers(1, 100, len(images))
+    found = median_interval(ranks, images, num_images, resamples=40)
+    weights = np.concatenate(list(resampled_weights(num_images, 40, seed=0))).astype(int)
+    drawn = [np.sort(np.repeat(ranks, row[images])) for row in weights]
+    medians = [some[(len(some) - 1) // 2] for some in drawn if len(some)]
+    assert [found.low, found.high] == pytest.approx(np.quantile(medians, [0.025, 0.975]))
+
+
+def test_medians_of_many_different_ranks_are_exact() -> None:
+    """More different ranks near the median than 4,096."""
+    ranks = np.random.default_rng(0).permutation(30_000)
+    images = np.arange(30_000) // 3000  # ten images: medians of resamples lie far apart
+    found = median_interval(ranks, images, 10, resamples=20)
+    weights = np.concatenate(list(resampled_weights(10, 20, seed=0))).astype(int)
+    medians = [np.sort(np.repeat(ranks, row[images]))[14_999] for row in weights]
+    assert (found.low, found.high) == tuple(np.quantile(medians, [0.025, 0.975]))
+
+
+def test_one_query_among_many_images_has_an_interval() -> None:
+    """Some resamples draw its image never: they say nothing about it."""
+    alone = PerImage.of(np.array([100.0]), np.array([3]), 8)
+    some = PerImage.of(np.array([100.0, 0.0]), np.array([3, 5]), 8)
+    one, two = intervals([alone, some], resamples=300)
+    assert (one.low, one.high) == (100, 100)
+    assert (two.low, two.high) == (0, 100)
+
+
+def test_statistics_of_a_fold_and_of_all_images_are_drawn_apart() -> None:
+    fold, whole = hits(0.3, images=40), hits(0.4, images=100, seed=1)
+    assert intervals([fold, whole, fold], 200) == [
+        intervals([one], 200)[0] for one in (fold, whole, fold)
+    ]
+    other = hits(0.5, images=40, seed=2), hits(0.5, images=100, seed=3)
+    together = compare([fold, whole], other, resamples=200)
+    assert together == [
+        compare([one], [two], 200)[0] for one, two in zip((fold, whole), other, strict=True)
+    ]

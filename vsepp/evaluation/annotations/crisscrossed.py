@@ -16,7 +16,8 @@ from vsepp.evaluation.annotations.gallery import (
     NumberPairs,
     Numbers,
     Statistic,
-    no_known_ids,
+    check_known,
+    check_some,
     positives_of,
     recalls,
     scores_of,
@@ -76,14 +77,14 @@ def crisscrossed(
 ) -> tuple[list[Statistic], dict[str, dict[str, float]]]:
     """R@K in four directions on pairs that people rated alike, and correlations with their ratings."""
     sits = read_ratings(folder, "sits")
+    check_known(gallery, sits.second, sits.first, folder)
     captions, images = sits.alike()
     found = []
     for direction, positives in (
         ("captions", positives_of((images, captions), gallery.images, gallery.captions)),
         ("images", positives_of((captions, images), gallery.captions, gallery.images)),
     ):
-        if not len(positives):
-            raise no_known_ids(folder)
+        check_some(positives, folder)
         first = scores_of(gallery, direction).best_ranks(positives)
         found += recalls(gallery, "cxc", direction, first, positives.queries)
     scored = {"sits": _rated(sits, gallery.captions, gallery.images, gallery.by_caption.at)}
@@ -118,7 +119,7 @@ def _within_a_tower(gallery: Gallery, folder: Path) -> tuple[list[Statistic], di
         first = matrix.best_ranks(positives)
         owners = gallery.embeddings.owners
         images = owners[positives.queries] if kind == "sts" else positives.queries
-        for k in KS:
+        for k in KS if len(positives) else ():  # none, in a small part of COCO
             values = PerImage.of(
                 100 * (first <= k).astype(np.float64), images, gallery.embeddings.num_images
             )

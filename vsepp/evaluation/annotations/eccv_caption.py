@@ -12,12 +12,17 @@ from vsepp.evaluation.annotations.gallery import (
     Gallery,
     NumberPairs,
     Statistic,
-    no_known_ids,
+    check_known,
+    check_some,
     positives_of,
     recalls,
     scores_of,
 )
-from vsepp.evaluation.metrics.relevance import Ints, Positives
+from vsepp.evaluation.metrics.relevance import NEVER, Ints, Positives
+
+ORDER = "coco_test_ids.npy"
+WAYS = "image_to_caption", "caption_to_image"
+FILES = ORDER, *(f"{source}_{way}.json" for source in ("eccv", "original", "cxc") for way in WAYS)
 
 
 def eccv_caption_folder() -> Path | None:
@@ -30,12 +35,9 @@ def eccv_caption_folder() -> Path | None:
 
 def eccv_caption(gallery: Gallery, folder: Path | None = None) -> list[Statistic]:
     """mAP@R, R-precision and R@1 on ECCV Caption's positives; R@K on those of COCO and CxC."""
-    folder = folder or eccv_caption_folder()
-    if folder is None or not (folder / "eccv_image_to_caption.json").is_file():
-        raise WrongRequest(
-            "ECCV Caption's annotations are not there. Install them: pip install eccv_caption; or name "
-            "the folder with eccv_image_to_caption.json: --eccv FOLDER"
-        )
+    folder = _complete(folder or eccv_caption_folder())
+    known = [_read_lists(folder / f"original_{way}.json")[0] for way in WAYS]
+    check_known(gallery, *known, folder)
     found = []
     for direction, positives in _both_ways(gallery, folder, "eccv"):
         ranks = scores_of(gallery, direction).first_ranks(positives)
@@ -52,14 +54,24 @@ def eccv_caption(gallery: Gallery, folder: Path | None = None) -> list[Statistic
     return found + _coco_1k(gallery, folder)
 
 
+def _complete(folder: Path | None) -> Path:
+    if folder is not None and all((folder / file).is_file() for file in FILES):
+        return folder
+    raise WrongRequest(
+        "ECCV Caption's annotations are not there. Install them: pip install eccv_caption; or name "
+        f"the folder with {', '.join(FILES)}: --eccv FOLDER"
+    )
+
+
 def _coco_1k(gallery: Gallery, folder: Path) -> list[Statistic]:
     """R@K within five folds of 1,000 images, by the published order of the captions."""
-    order = np.load(folder / "coco_test_ids.npy", allow_pickle=False)
+    order = np.load(folder / ORDER, allow_pickle=False)
     fold_of_caption = np.full(gallery.embeddings.num_captions, -1)
     rows = gallery.captions.find(order)
-    fold_of_caption[rows[rows >= 0]] = (np.arange(len(order)) * 5 // len(order))[rows >= 0]
+    known = rows[rows >= 0]
+    fold_of_caption[known] = (np.arange(len(order)) * 5 // len(order))[rows >= 0]
     fold_of_image = np.full(gallery.embeddings.num_images, -1)
-    fold_of_image[gallery.embeddings.owners] = fold_of_caption
+    fold_of_image[gallery.embeddings.owners[known]] = fold_of_caption[known]
     folds = {
         "captions": (fold_of_image, fold_of_caption),
         "images": (fold_of_caption, fold_of_image),
@@ -67,7 +79,7 @@ def _coco_1k(gallery: Gallery, folder: Path) -> list[Statistic]:
     found = []
     for direction, positives in _both_ways(gallery, folder, "original"):
         of_queries, of_items = folds[direction]
-        first = np.zeros(len(positives), dtype=np.int64)
+        first = np.full(len(positives), NEVER)  # for a query without a fold, as good as never found
         for fold in range(5):
             chosen = np.flatnonzero(of_queries[positives.queries] == fold)
             columns = np.flatnonzero(of_items == fold)
@@ -79,18 +91,18 @@ def _coco_1k(gallery: Gallery, folder: Path) -> list[Statistic]:
 
 
 def _within(positives: Positives, chosen: Ints, columns: Ints) -> Positives:
-    """Some of the queries, their items renumbered within some columns."""
-    place = np.full(max(positives.items.max(), columns.max()) + 1, -1)
+    """Some of the queries, their items renumbered within some columns; those elsewhere are never found."""
+    # The last place is that of absent items.
+    place = np.full(max(positives.items.max(), columns.max()) + 2, -1)
     place[columns] = np.arange(len(columns))
     queries = np.repeat(np.arange(len(positives)), positives.counts)
-    inside = np.isin(queries, chosen) & (place[positives.items] >= 0)
+    inside = np.isin(queries, chosen)
     return Positives.from_pairs(positives.queries[queries[inside]], place[positives.items[inside]])
 
 
 def _both_ways(gallery: Gallery, folder: Path, name: str) -> list[tuple[str, Positives]]:
     """Captions of images, and images of captions."""
-    to_captions = _read_lists(folder / f"{name}_image_to_caption.json")
-    to_images = _read_lists(folder / f"{name}_caption_to_image.json")
+    to_captions, to_images = (_read_lists(folder / f"{name}_{way}.json") for way in WAYS)
     # As in the authors' code, captions that are not in COCO's split count as never found; in a part
     # of the split, though, what is missing is left out.
     is_whole = bool((gallery.images.find(np.unique(to_captions[0])) >= 0).all())
@@ -98,8 +110,8 @@ def _both_ways(gallery: Gallery, folder: Path, name: str) -> list[tuple[str, Pos
         ("captions", positives_of(to_captions, gallery.images, gallery.captions, is_whole)),
         ("images", positives_of(to_images, gallery.captions, gallery.images, is_whole)),
     ]
-    if not all(len(positives) for _, positives in ways):
-        raise no_known_ids(folder)
+    for _, positives in ways:
+        check_some(positives, folder)
     return ways
 
 

@@ -16,6 +16,8 @@ from vsepp.evaluation.metrics.uncertainty import PerImage
 
 KS = (1, 5, 10)
 DIGITS = re.compile(r"\d+")
+LONGEST = 18  # digits of a number, so that it is one for numpy
+COUNTED = re.compile(r"#\d+$")  # ends the id of a caption that has none but its image's
 NumberPairs = tuple[Ints, Ints]  # queries and their items, by COCO's numbers
 
 
@@ -37,17 +39,21 @@ class Numbers:
 
     @classmethod
     def of(cls, ids: Iterable[str]) -> "Numbers":
-        """From 391895 or COCO_val2014_000000391895.jpg; ids without digits are left out."""
+        """From 391895 or COCO_val2014_000000391895.jpg.
+
+        Left out are ids without digits, those of captions that were only counted (391895.jpg#0), and
+        numbers that several items have: which of them is meant, nobody knows.
+        """
         names = [str(one) for one in ids]
-        if all(map(str.isdecimal, names)):
+        if all(name.isdecimal() and len(name) <= LONGEST for name in names):
             numbers = np.array([int(name) for name in names], dtype=np.int64)
             rows = np.arange(len(names))
         else:
-            digits = [DIGITS.findall(PurePath(name).stem) for name in names]
-            found = [(int(some[-1]), row) for row, some in enumerate(digits) if some]
+            digits = [_digits(name) for name in names]
+            found = [(int(some), row) for row, some in enumerate(digits) if some]
             numbers, rows = np.array(found, dtype=np.int64).reshape(-1, 2).T
-        order = np.argsort(numbers, kind="stable")
-        return cls(numbers[order], rows[order])
+        different, first, counts = np.unique(numbers, return_index=True, return_counts=True)
+        return cls(different[counts == 1], rows[first[counts == 1]])
 
     def find(self, numbers: Ints) -> Ints:
         """The row of each number; -1 where there is none."""
@@ -55,6 +61,12 @@ class Numbers:
             return np.full(len(numbers), -1)
         places = np.searchsorted(self.ordered, numbers).clip(max=len(self.ordered) - 1)
         return np.where(self.ordered[places] == numbers, self.rows[places], -1)
+
+
+def _digits(name: str) -> str:
+    """The last number in a file's name or an id, or nothing."""
+    some = [] if COUNTED.search(name) else DIGITS.findall(PurePath(name).stem)
+    return some[-1] if some and len(some[-1]) <= LONGEST else ""
 
 
 @dataclass(frozen=True)
@@ -106,8 +118,21 @@ def recalls(
     ]
 
 
-def no_known_ids(folder: Path) -> WrongRequest:
-    return WrongRequest(
-        f"None of the ids is in {folder}: expected the numbers of COCO's images and captions, such "
-        "as 391895 (or COCO_val2014_000000391895.jpg) and 770337."
-    )
+def check_known(gallery: Gallery, images: Ints, captions: Ints, folder: Path) -> None:
+    """Numbers that are COCO's by chance would give results that look real."""
+    for what, numbers, known, total in (
+        ("image", gallery.images, images, gallery.embeddings.num_images),
+        ("caption", gallery.captions, captions, gallery.embeddings.num_captions),
+    ):
+        found = int(np.isin(numbers.ordered, known).sum())
+        if 2 * found < total:
+            raise WrongRequest(
+                f"{found:,} of {total:,} {what} ids are in {folder}: expected the numbers of COCO's images "
+                "and captions, each once, such as 391895 (or COCO_val2014_000000391895.jpg) in a column "
+                "image_id and 770337 in a column caption_id."
+            )
+
+
+def check_some(positives: Positives, folder: Path) -> None:
+    if not len(positives):
+        raise WrongRequest(f"{folder} names no pairs of these images and captions.")

@@ -40,6 +40,10 @@ def pmrp(gallery: Gallery, instances: Path) -> list[Statistic]:
 
 def _labels(gallery: Gallery, instances: Path) -> tuple[np.ndarray, np.ndarray]:
     """Which labels each image has, as 0 and 1, and whether it has any."""
+    if not instances.is_file():
+        raise WrongRequest(
+            f"{instances} is no file. Expected COCO's instances_val2014.json: --pmrp FILE"
+        )
     try:
         content: dict[str, Any] = json.loads(instances.read_text(encoding="utf-8"))
         pairs = [(int(a["image_id"]), int(a["category_id"])) for a in content["annotations"]]
@@ -50,6 +54,11 @@ def _labels(gallery: Gallery, instances: Path) -> tuple[np.ndarray, np.ndarray]:
     rows = gallery.images.find(numbers)
     labels[rows[rows >= 0], names[rows >= 0]] = 1
     has_some: np.ndarray = labels.max(axis=1) > 0
+    if not has_some.any():
+        raise WrongRequest(
+            f"{instances} has labels of none of these images. Their ids need to be the numbers of COCO's, "
+            "such as 391895 or COCO_val2014_000000391895.jpg."
+        )
     return labels, has_some
 
 
@@ -61,8 +70,16 @@ def _distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _mean_r_precision(scores: np.ndarray, distances: np.ndarray) -> Floats:
     """The mean over what counts as a plausible match; scores are sorted once for all."""
-    ordered = np.sort(np.nan_to_num(scores, nan=np.inf), axis=1)
-    shares = [_r_precision(scores, ordered, distances <= d) for d in PMRP_DISTANCES]
+    ordered = np.sort(scores, axis=1)
+    broken = bool(np.isnan(ordered[:, -1:]).any())
+    shares = []
+    for distance in PMRP_DISTANCES:
+        relevant = distances <= distance
+        if broken:  # as everywhere: it counts against the model, whatever the item is
+            known = np.where(np.isnan(scores), np.where(relevant, -np.inf, np.inf), scores)
+            shares.append(_r_precision(known, np.sort(known, axis=1), relevant))
+        else:
+            shares.append(_r_precision(scores, ordered, relevant))
     mean: Floats = np.mean(shares, axis=0)
     return mean
 

@@ -2,11 +2,12 @@
 
 The paper has one image for each caption (Sec. 3.1). Annotations that were collected later name several
 images for a caption and more captions for an image, so a query has a list of relevant items here.
-Ties count against the model, and so does a score that is not a number.
+Ties count against the model, and so does a score that is not a number: a relevant item that has one is behind
+all others, and any other item that has one is ahead of all.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -136,7 +137,9 @@ def all_ranks(scores: Tensor, positives: Positives) -> Ranks:
     # scores (Q, M), row n of query number n
     values = _padded_values(scores, positives)
     ordered = _sorted_rows(scores)
-    below = torch.searchsorted(ordered, values)  # strictly; NaN sorts last and is never below
+    if bool(ordered[:, -1:].isnan().any()):  # sorted last; searchsorted would take it for small
+        return all_ranks(without_nan(scores, positives), positives)
+    below = torch.searchsorted(ordered, values)  # strictly
     counts, in_gallery = (
         torch.from_numpy(some).to(scores.device)[:, None]
         for some in (positives.counts, positives.counts_in_gallery)
@@ -152,16 +155,39 @@ def all_ranks(scores: Tensor, positives: Positives) -> Ranks:
 
 def best_ranks(scores: Tensor, positives: Positives) -> Ints:
     """The rank of each query's best relevant item, by counting: several times as fast."""
-    values = _padded_values(scores, positives)
-    best = values[:, :1]
+    found, owners = _relevant_scores(scores, positives)
+    best = _best_of_each(found, owners, len(positives))[:, None]
     step = max(1, AT_ONCE // max(1, scores.shape[1]))
     pairs = zip(scores.split(step), best.split(step), strict=True)
     num_below = torch.cat([_count_below(some, threshold) for some, threshold in pairs])
-    num_relevant = (values >= best).sum(1)
-    is_none = best[:, 0] == -torch.inf  # as fill-up is -inf, too
-    in_gallery = torch.from_numpy(positives.counts_in_gallery).to(scores.device)
-    num_relevant = torch.where(is_none, in_gallery, num_relevant)
-    return (1 + scores.shape[1] - num_below.long() - num_relevant).cpu().numpy()
+    return _ranks_of_the_best(found, owners, best[:, 0], scores.shape[1] - num_below, positives)
+
+
+def _relevant_scores(
+    scores: Tensor, positives: Positives, rows: Ints | None = None
+) -> tuple[Tensor, Tensor]:
+    """The score of each relevant item, by default of row n for query number n, and the number of its query."""
+    own = np.repeat(np.arange(len(positives)), positives.counts)
+    found = scores[own if rows is None else rows[own], positives.items]
+    found[torch.from_numpy(positives.items < 0).to(found.device)] = -torch.inf
+    return found, torch.from_numpy(own).to(found.device)
+
+
+def _best_of_each(found: Tensor, owners: Tensor, number: int) -> Tensor:
+    worst = found.new_full((number,), -torch.inf)
+    return worst.scatter_reduce(0, owners, _nan_last(found), "amax")
+
+
+def _ranks_of_the_best(
+    found: Tensor, owners: Tensor, best: Tensor, not_below: Tensor, positives: Positives
+) -> Ints:
+    """From how many scores are not below the best one: other relevant items are not its rivals."""
+    # NaN is never below, so that a relevant item without a number is among those, too.
+    counted = (found >= best[owners]) | found.isnan()
+    counted &= torch.from_numpy(positives.items >= 0).to(found.device)
+    relevant = torch.bincount(owners[counted], minlength=len(best))
+    ranks: Ints = (1 + not_below.long() - relevant).cpu().numpy()
+    return np.where(positives.counts_in_gallery > 0, ranks, NEVER + 1)
 
 
 def _count_below(scores: Tensor, threshold: Tensor) -> Tensor:
@@ -172,13 +198,10 @@ def _count_below(scores: Tensor, threshold: Tensor) -> Tensor:
 
 def best_ranks_of_columns(scores: Tensor, positives: Positives, rows: Ints | None = None) -> Ints:
     """The same, of queries that are columns of the scores, read row by row as they lie in memory."""
-    counts = positives.counts
     items = positives.items if rows is None else np.append(rows, -1)[positives.items]
-    own = np.repeat(np.arange(len(counts)), counts)
-    found = scores[items, positives.queries[own]].nan_to_num(nan=-torch.inf)
-    found[torch.from_numpy(items < 0).to(found.device)] = -torch.inf
-    owners = torch.from_numpy(own).to(found.device)
-    best = found.new_full((len(counts),), -torch.inf).scatter_reduce(0, owners, found, "amax")
+    turned = replace(positives, items=items)
+    found, owners = _relevant_scores(scores.T, turned, positives.queries)
+    best = _best_of_each(found, owners, len(positives))
     first, last = int(positives.queries[0]), int(positives.queries[-1]) + 1
     threshold = found.new_full((last - first,), -torch.inf)
     place = torch.from_numpy(positives.queries - first).to(found.device)
@@ -190,10 +213,7 @@ def best_ranks_of_columns(scores: Tensor, positives: Positives, rows: Ints | Non
         block = block[:, first:last]
         flags = torch.lt(block, threshold, out=block.new_empty(block.shape))
         below += flags.new_ones(len(flags)) @ flags
-    ahead = found >= best[owners]
-    ahead &= torch.from_numpy(items >= 0).to(found.device)
-    relevant = torch.bincount(owners[ahead], minlength=len(counts))
-    return (1 + len(chosen) - below[place].long() - relevant).cpu().numpy()
+    return _ranks_of_the_best(found, owners, best, len(chosen) - below[place], turned)
 
 
 def _is_run(numbers: Ints) -> bool:
@@ -223,13 +243,25 @@ def first_ranks(scores: Tensor, positives: Positives) -> Ranks:
 def _padded_values(scores: Tensor, positives: Positives) -> Tensor:
     """The scores of each query's relevant items, best first, filled up with -inf."""
     counts = positives.counts
-    rows = np.repeat(np.arange(len(counts)), counts)
     places = np.arange(len(positives.items)) - np.repeat(positives.starts[:-1], counts)
     values = scores.new_full((len(counts), int(counts.max(initial=1))), -torch.inf)
-    found = scores[rows, positives.items].nan_to_num(nan=-torch.inf)
-    found[torch.from_numpy(positives.items < 0).to(found.device)] = -torch.inf
-    values[rows, places] = found
+    found, owners = _relevant_scores(scores, positives)
+    values[owners, places] = _nan_last(found)
     return values.sort(dim=1, descending=True).values
+
+
+def _nan_last(found: Tensor) -> Tensor:
+    return found.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+
+
+def without_nan(scores: Tensor, positives: Positives) -> Tensor:
+    """The same ranks from numbers alone: -inf for relevant items without a score, +inf for all others."""
+    clean = scores.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
+    found, owners = _relevant_scores(scores, positives)
+    known = torch.from_numpy(positives.items >= 0).to(found.device)
+    items = torch.from_numpy(positives.items).to(found.device)
+    clean[owners[known], items[known]] = _nan_last(found[known])
+    return clean
 
 
 def _sorted_rows(scores: Tensor) -> Tensor:

@@ -97,6 +97,8 @@ class ScoreMatrix:
 
     def best_ranks(self, positives: Positives, columns: Ints | None = None) -> Ints:
         """The rank of each query's best relevant item."""
+        if not len(positives):
+            return np.empty(0, dtype=np.int64)
         if self.turned is not None:
             return best_ranks_of_columns(self.turned, positives, columns)
         parts = [best_ranks(block, some) for block, some in self._queries(positives, columns)]

@@ -54,6 +54,10 @@ class Interval:
 
     @classmethod
     def of(cls, value: float, drawn: Floats, level: float = LEVEL) -> "Interval":
+        # Where few images have a query, a resample may hold none of them.
+        drawn = drawn[~np.isnan(drawn)]
+        if len(drawn) < 2:
+            return cls(value, value, value, 0.0)
         low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
         return cls(value, float(low), float(high), float(drawn.std(ddof=1)))
 
@@ -70,14 +74,30 @@ class Difference:
 
 def bootstrap(statistics: Sequence[PerImage], resamples: int = RESAMPLES, seed: int = 0) -> Floats:
     """The means of all statistics in each resample of the images: (resamples, S)."""
+    means = np.empty((resamples, len(statistics)))
+    for chosen in _by_number_of_images(statistics):
+        means[:, chosen] = _bootstrap([statistics[n] for n in chosen], resamples, seed)
+    return means
+
+
+def _by_number_of_images(statistics: Sequence[PerImage]) -> list[list[int]]:
+    """What is measured on a fold and what is measured on all images is drawn apart."""
+    found: dict[int, list[int]] = {}
+    for number, one in enumerate(statistics):
+        found.setdefault(len(one.totals), []).append(number)
+    return list(found.values())
+
+
+def _bootstrap(statistics: Sequence[PerImage], resamples: int, seed: int) -> Floats:
     totals = np.stack([one.totals for one in statistics], axis=1).astype(np.float32)
     counts = np.stack([one.counts for one in statistics], axis=1).astype(np.float32)
     # Most statistics share their counts: each different column is multiplied once.
     different, which = np.unique(counts, axis=1, return_inverse=True)
-    parts = [
-        (weights @ totals) / (weights @ different)[:, which.reshape(-1)]
-        for weights in resampled_weights(len(totals), resamples, seed)
-    ]
+    parts = []
+    for weights in resampled_weights(len(totals), resamples, seed):
+        drawn = weights @ different
+        drawn[drawn == 0] = np.nan  # no query was drawn
+        parts.append((weights @ totals) / drawn[:, which.reshape(-1)])
     return np.concatenate(parts).astype(np.float64)
 
 
@@ -106,14 +126,32 @@ def median_interval(
     ranks: Ints, images: Ints, num_images: int, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
     """Of the median rank over queries: the smallest rank that half of the drawn queries reach."""
-    candidates = np.unique(ranks)
-    # Only ranks about the median can become it: 30 % to 70 % of all is far beyond any resample.
-    low, high = np.quantile(ranks, [0.3, 0.7])
-    candidates = candidates[(candidates >= low) & (candidates <= high)][:4096]
-    reached = [PerImage.of((ranks <= r).astype(float), images, num_images) for r in candidates]
-    shares = bootstrap(reached, resamples, seed)
-    drawn = candidates[(shares >= 0.5 - 1e-6).argmax(axis=1)].astype(np.float64)
+    order = np.argsort(ranks, kind="stable")
+    drawn = np.empty(0)
+    # Medians of resamples lie near the middle of all ranks; where one does not, all ranks are looked at.
+    for share in (3 / np.sqrt(num_images), 1.0):
+        first = max(0, int((0.5 - share) * len(ranks)))
+        near = slice(first, int((0.5 + share) * len(ranks)) + 1)
+        places = _middles(images[order], near, num_images, resamples, seed)
+        drawn = ranks[order][near][places[places >= 0]].astype(np.float64)
+        if (places >= 0).all():
+            break
     return Interval.of(float(np.floor(np.median(ranks))), drawn)
+
+
+def _middles(images: Ints, near: slice, num_images: int, resamples: int, seed: int) -> Ints:
+    """Where each resample of the queries, which are in order, has its middle; -1: not in this part, or nowhere."""
+    before = np.bincount(images[: near.start], minlength=num_images).astype(np.float32)
+    each = np.bincount(images, minlength=num_images).astype(np.float32)
+    found = []
+    step = max(1, AT_ONCE // len(images[near]))
+    for block in resampled_weights(num_images, resamples, seed):
+        for weights in np.array_split(block, -(-len(block) // step)):
+            passed, half = weights @ before, weights @ each / 2
+            reached = passed[:, None] + weights[:, images[near]].cumsum(axis=1)
+            inside = (passed < half) & (reached[:, -1] >= half)
+            found.append(np.where(inside, (reached >= half[:, None]).argmax(axis=1), -1))
+    return np.concatenate(found)
 
 
 def compare(
@@ -152,7 +190,16 @@ def permutation_test(
 
     They trade image by image, an image with all its captions; both have the same queries.
     """
-    apart = np.stack([a.totals - b.totals for a, b in zip(ours, theirs, strict=True)], axis=1)
+    apart = [PerImage(a.totals - b.totals, a.counts) for a, b in zip(ours, theirs, strict=True)]
+    p_values = np.empty(len(apart))
+    for chosen in _by_number_of_images(apart):
+        totals = np.stack([apart[n].totals for n in chosen], axis=1)
+        p_values[chosen] = _permutation_test(totals, permutations, seed)
+    return p_values
+
+
+def _permutation_test(apart: Floats, permutations: int, seed: int) -> Floats:
+    # apart (N, S): what each image adds to the difference
     observed = np.abs(apart.sum(0))
     generator = np.random.default_rng((seed, 1))
     step = max(1, AT_ONCE // len(apart))

@@ -2,13 +2,16 @@
 
 import csv
 import json
+import os
 from collections.abc import Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from vsepp.errors import WrongRequest
-from vsepp.evaluation.embeddings import Embeddings
+from vsepp.evaluation.embeddings import Embeddings, subset
 from vsepp.evaluation.measurement import DIRECTIONS, Measurement
+from vsepp.evaluation.retrieval import folds
 from vsepp.plugins import how_to_install
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
@@ -16,7 +19,7 @@ SUFFIXES = (".csv", ".jsonl", ".parquet")
 
 def write_per_query(file: Path, result: Measurement, embeddings: Embeddings, k: int = 10) -> None:
     """A line for each query; `direction` says what is searched."""
-    check_suffix(file)
+    check_target(file)
     rows = per_query(result, embeddings, k)
     if file.suffix == ".parquet":
         _write_parquet(file, list(rows))
@@ -28,37 +31,54 @@ def write_per_query(file: Path, result: Measurement, embeddings: Embeddings, k: 
             _write_csv(csv.writer(lines), rows)
 
 
-def check_suffix(file: Path) -> None:
+def check_target(file: Path) -> None:
     """Before hours are spent on what cannot be written."""
     if file.suffix not in SUFFIXES:
         raise WrongRequest(f"{file}: ranks are written as {', '.join(SUFFIXES)}.")
+    if file.is_dir() or not file.parent.is_dir() or not os.access(file.parent, os.W_OK):
+        raise WrongRequest(
+            f"{file} cannot be written: name a file in a folder that you may write to."
+        )
     if file.suffix == ".parquet":
         _pyarrow(file)
 
 
 def per_query(result: Measurement, embeddings: Embeddings, k: int = 10) -> Iterator[dict[str, Any]]:
     """Queries of both directions with their rank, the k best items and their scores."""
-    matrix = embeddings.matrix()
+    parts = folds(result.retrieval.protocol, embeddings.num_images)
+    galleries = [
+        embeddings if len(part) == embeddings.num_images else subset(embeddings, part)
+        for part in parts
+    ]
     for way in DIRECTIONS:
-        to_captions = way == "captions"
-        found, scores = (matrix if to_captions else matrix.transposed()).top(k)
-        queries = embeddings.image_ids if to_captions else embeddings.caption_ids
-        items = embeddings.caption_ids if to_captions else embeddings.image_ids
-        for row, rank in zip(result.queries[way].tolist(), result.ranks[way].tolist(), strict=True):
-            yield {
-                "direction": way,
-                "query": queries[row],
-                "rank": rank,
-                "top": [items[item] for item in found[row].tolist()],
-                "scores": [round(float(score), 6) for score in scores[row]],
-            }
+        ranks = iter(result.ranks[way].tolist())  # fold by fold, as the galleries are
+        for gallery in galleries:
+            yield from _of_gallery(gallery, way, ranks, k)
+
+
+def _of_gallery(
+    embeddings: Embeddings, way: str, ranks: Iterator[int], k: int
+) -> Iterator[dict[str, Any]]:
+    matrix, to_captions = embeddings.matrix(), way == "captions"
+    found, scores = (matrix if to_captions else matrix.transposed()).top(k)
+    queries = embeddings.image_ids if to_captions else embeddings.caption_ids
+    items = embeddings.caption_ids if to_captions else embeddings.image_ids
+    for row, query in enumerate(queries):
+        yield {
+            "direction": way,
+            "query": query,
+            "rank": next(ranks),
+            "top": [items[item] for item in found[row].tolist()],
+            # JSON has no infinite numbers.
+            "scores": [round(x, 6) if isfinite(x) else None for x in scores[row].tolist()],
+        }
 
 
 def _write_csv(writer: Any, rows: Iterator[dict[str, Any]]) -> None:
-    """Lists are written with a space between their parts."""
+    """Lists are written as JSON: ids may have spaces and commas."""
     writer.writerow(("direction", "query", "rank", "top", "scores"))
     for row in rows:
-        lists = (" ".join(str(one) for one in row[name]) for name in ("top", "scores"))
+        lists = (json.dumps(row[name], ensure_ascii=False) for name in ("top", "scores"))
         writer.writerow((row["direction"], row["query"], row["rank"], *lists))
 
 
