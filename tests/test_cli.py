@@ -103,7 +103,7 @@ def test_embedding_imports_no_torch(snapshot_folder, tmp_path):
 def test_recipes_lists_the_papers_rows():
     listed = json.loads(vsepp("recipes", "--json").stdout)
     rows = [recipe for recipe in listed if recipe["row"]]
-    assert (len(listed), len(rows)) == (61, 28)
+    assert (len(listed), len(rows)) == (63, 28)
     assert {"default", "scratch", "f8k-best", "1.11"} <= {recipe["recipe"] for recipe in listed}
     assert all(recipe["expect"] is None for recipe in listed if not recipe["row"])
     for recipe in listed:
@@ -251,7 +251,7 @@ def test_data_is_ready_for_what_it_can_serve_and_for_nothing_else(tmp_path):
     assert coco["f8k-vse0-1c"] == ["Flickr8k"]
     said = vsepp("data", "shapes:64").stdout.splitlines()
     assert (
-        "Ready to train: default, default-ft, scratch, world, world-frozen, world-languages, demo-* (3)"
+        "Ready to train: default, default-ft, scratch, world, world-frozen, world-languages, world-student, world-vit, demo-* (3)"
         in said
     )
     assert "Needs Flickr30K: rows 3.* of the paper (10)" in said

@@ -14,7 +14,8 @@ from tests.evaluation.measured import FEW, embeddings, measured
 from vsepp.equations.ranking import ranks
 from vsepp.evaluation.embeddings import from_arrays
 from vsepp.evaluation.measurement import Extras, measure_embeddings, signature
-from vsepp.evaluation.reports.tables import render, report_tables
+from vsepp.evaluation.reports.forms import render
+from vsepp.evaluation.reports.tables import report_tables
 from vsepp.evaluation.retrieval import PROTOCOLS, Retrieval
 
 

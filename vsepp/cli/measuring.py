@@ -70,11 +70,10 @@ def evaluate(
 ) -> None:
     """R@K of a model, in the paper's columns; or everything, of a model or of anybody's vectors."""
     extras = extras_of(ks, resamples, eccv, cxc, pmrp, judgements)
-    vectors = images, captions, ids, image_ids, scores
     more = full, eccv, cxc, pmrp, judgements, probes, per_query, save_vectors
     _check_request(snapshot, data, images or captions or scores, probes or save_vectors, per_query)
     if images or captions or scores:
-        found = _measure_files(vectors, name, protocol, extras)
+        found = _measure_files((images, captions, ids, image_ids, scores), name, protocol, extras)
     elif any(more) or ks != "1,5,10" or table != "text":
         model, on = f"{name}={snapshot}", open_on(str(data), split, changes)
         found = _measure_snapshot(model, on, protocol, extras, probes, pictures)

@@ -1,18 +1,18 @@
 """Commands that make a model of others: converted, shortened, averaged, with more words."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from vsepp.cli.verbs import Data, app, say, track, verbs_among
-from vsepp.encoders.architecture import Int8
 
 Snapshot = Annotated[Path, typer.Argument(help="Folder of a trained model.")]
 Into = Annotated[Path, typer.Option(help="Output folder.")]
 Half = Annotated[bool, typer.Option("--half", help="Store weights in half precision.")]
 In8Bits = Annotated[
-    Int8, typer.Option("--int8", help="Store word vectors, or all large matrices, in 8 bits.")
+    Literal["none", "words", "all"],
+    typer.Option("--int8", help="Store word vectors, or all large matrices, in 8 bits."),
 ]
 
 verb = verbs_among(app, "Train and evaluate")

@@ -57,7 +57,7 @@ def test_captions_stay_the_net_is_the_files_and_the_map_is_fitted(world, weights
     # By chance, an image has one of its five captions among the first ten of 600 in 8 % of the cases.
     found = evaluate(setup.model, setup.learned)
     assert (found.num_images, found.num_captions) == (120, 600)
-    assert found.captions.r10 > 50
+    assert found.captions.r10 > 25
     assert found.images.r10 > 50
 
 
@@ -91,7 +91,7 @@ def test_a_start_of_features_alone_can_get_a_net(world, weights, tmp_path):
     assert recipe.model.backbone == "test_resnet"
     setup = set_up(recipe, world, CPU)
     assert setup.architecture.backbone == "test_resnet"
-    assert evaluate(setup.model, setup.learned).captions.r10 > 50
+    assert evaluate(setup.model, setup.learned).captions.r10 > 25
 
 
 def save_blind(start, folder):
