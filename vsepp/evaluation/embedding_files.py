@@ -216,8 +216,9 @@ def _parquet_columns(file: Path, lists: bool = False) -> list[tuple[str, Any]]:
 
     def is_wanted(kind: Any) -> bool:
         if lists and any(is_one(kind) for is_one in is_list):
-            return types.is_integer(kind.value_type) or types.is_floating(kind.value_type)
-        return not types.is_nested(kind) and not types.is_binary(kind)
+            kind = kind.value_type
+            return bool(types.is_integer(kind) or types.is_floating(kind))
+        return not (types.is_nested(kind) or types.is_binary(kind))
 
     wanted = [one.name for one in parquet.read_schema(file) if is_wanted(one.type)]
     table = parquet.read_table(file, columns=wanted)

@@ -36,8 +36,8 @@ def eccv_caption_folder() -> Path | None:
 def eccv_caption(gallery: Gallery, folder: Path | None = None) -> list[Statistic]:
     """mAP@R, R-precision and R@1 on ECCV Caption's positives; R@K on those of COCO and CxC."""
     folder = _complete(folder or eccv_caption_folder())
-    known = [_read_lists(folder / f"original_{way}.json")[0] for way in WAYS]
-    check_known(gallery, *known, folder)
+    images, captions = (_read_lists(folder / f"original_{way}.json")[0] for way in WAYS)
+    check_known(gallery, images, captions, folder)
     found = []
     for direction, positives in _both_ways(gallery, folder, "eccv"):
         ranks = scores_of(gallery, direction).first_ranks(positives)

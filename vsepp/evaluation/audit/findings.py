@@ -128,7 +128,8 @@ class Hash:
 
     @property
     def content(self) -> np.ndarray:
-        return self.colours - self.colours.mean(axis=0)
+        content: np.ndarray = self.colours - self.colours.mean(axis=0)
+        return content
 
 
 def find_leaks(items: Sequence[CaptionedImage], others: Sequence[CaptionedImage]) -> list[Leak]:

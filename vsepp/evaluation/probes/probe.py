@@ -47,7 +47,7 @@ class Probe:
     pair: str = ""
 
     @property
-    def unit(self) -> Hashable:
+    def unit(self) -> Any:
         """What is drawn anew in a resample: probes of one photo, or of one pair, are not independent."""
         photo = self.picture.file if isinstance(self.picture, CroppedPicture) else self.picture
         return self.pair or photo
