@@ -126,7 +126,7 @@ def test_options_that_are_named_alone_exist(page):
         *(options_of(["figures", verb]) for verb in command.commands["figures"].commands)
     )
     spans = re.findall(r"`([^`]+)`", without_fences((ROOT / page).read_text()))
-    named = {word for span in spans for word in re.findall(r"(?<![\w-])--[a-z][a-z_-]*", span)}
+    named = {word for span in spans for word in re.findall(r"(?<![\w-])--[a-z][a-z0-9_-]*", span)}
     assert named <= known | OF_OTHERS, named - known - OF_OTHERS
 
 
