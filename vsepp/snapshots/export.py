@@ -94,6 +94,7 @@ def _save(model: onnx.ModelProto, weights: Path, name: str) -> None:
     """Write a graph whose large constants are read from the weights' file."""
     content = weights.read_bytes()
     starts = _tensor_ranges(content)
+    _lift_constants(model.graph)
     restoring, in_int8 = [], {}
     for constant in list(model.graph.initializer):
         array, tensor = numpy_helper.to_array(constant), constant.name
@@ -119,6 +120,20 @@ def _save(model: onnx.ModelProto, weights: Path, name: str) -> None:
     model.graph.node.extend([*restoring, *nodes])
     _strip_metadata(model)
     (weights.parent / name).write_bytes(model.SerializeToString())
+
+
+def _lift_constants(graph: onnx.GraphProto) -> None:
+    """Large constants of nodes beside the others: torch 2.10 folds transposed weights into nodes."""
+    large = [
+        node
+        for node in graph.node
+        if node.op_type == "Constant" and len(node.attribute[0].t.raw_data) >= MIN_EXTERNAL
+    ]
+    for node in large:
+        constant = graph.initializer.add()
+        constant.CopyFrom(node.attribute[0].t)
+        constant.name = node.output[0]
+        graph.node.remove(node)
 
 
 def _strip_metadata(model: onnx.ModelProto) -> None:
