@@ -172,6 +172,7 @@ def lists_of_lists(depth=40):
     return pickle.dumps({"model": content, "opt": {}}, 2)
 
 
+@pytest.mark.slow
 def test_small_files_cannot_fill_the_memory(tmp_path):
     bombs = BOMBS | {
         "zipped bytearray": zipped(BOMBS["bytearray"]),

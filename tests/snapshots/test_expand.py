@@ -98,6 +98,7 @@ def test_only_what_is_cut_as_one_word_becomes_a_word(cutter):
     assert more.encode(["a cat"])[0][2] == len(words)
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_model_that_searches_without_torch(tmp_path):
     before, vectors = world()
     before.save(tmp_path / "before")

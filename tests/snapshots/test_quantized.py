@@ -90,6 +90,7 @@ def images_by_torch(snapshot, pixels):
         return snapshot.model.embed_images(torch.from_numpy(np.stack(pixels))).numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [False, True])
 def test_a_net_in_int8_multiplies_whole_numbers(half, tmp_path):
     before = snapshot_of(backbone="test_vit", size=160, resize=160)
@@ -171,6 +172,7 @@ def test_a_graph_whose_words_are_cut_short_cannot_be_used(tmp_path):
         vsepp.load(cut)
 
 
+@pytest.mark.slow
 def test_the_command_stores_them_and_says_nothing_else(tmp_path):
     before, vectors = world()
     before.save(tmp_path / "before")
