@@ -104,6 +104,15 @@ def languages_table() -> str:
     return "\n".join(lines)
 
 
+def held_out_table() -> str:
+    measured = latest("held_out_words")
+    lines = ["| vectors of the held-out words | R@1 | R@5 | R@10 |", "|---|---:|---:|---:|"]
+    for name in ("learned", "predicted", "unknown"):
+        cells = [f"{measured[name][key]:.1f}" for key in ("r1", "r5", "r10")]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def row(name: str, results: list[dict[str, Any]]) -> str:
     cells = [
         figure([result[direction][column] for result in results])
@@ -452,7 +461,12 @@ DOCS: dict[str, dict[str, Callable[[], str]]] = {
         "everyday": everyday_table,
         "robustness": robustness_table,
     },
-    "docs/results.md": {"box": box_table, "languages": languages_table} | FLICKR8K,
+    "docs/results.md": {
+        "box": box_table,
+        "languages": languages_table,
+        "held-out words": held_out_table,
+    }
+    | FLICKR8K,
     "docs/evaluation.md": EVALUATION,
     "docs/scale.md": {
         "two processes": shared_training_table,
