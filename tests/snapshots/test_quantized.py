@@ -61,6 +61,7 @@ def test_a_number_moves_by_half_a_step_and_a_second_time_by_nothing(seed, expone
     assert torch.equal(again[0], numbers) and torch.equal(again[1], scales)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("keys", [{}, {"bidirectional": True}, {"caption_encoder": "bag"}])
 def test_torch_and_onnxruntime_read_the_same_words(keys, half, tmp_path):
@@ -113,6 +114,7 @@ def test_a_net_in_int8_multiplies_whole_numbers(half, tmp_path):
         assert (again / name).read_bytes() == (folder / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_the_vector_of_a_picture_does_not_depend_on_its_neighbours(tmp_path):
     snapshot = snapshot_of(backbone="test_vit", size=160, resize=160)
     embedder, pixels = vsepp.load(snapshot.save(tmp_path, int8="all")), pictures(3)

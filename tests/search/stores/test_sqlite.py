@@ -112,6 +112,7 @@ def test_the_newest_first(photos):
 PATHS = ["/1", "/a/1", "/a/2", "/a/b/1", "/a/b/2", "/\u72d7/1", "/caf\udce9/1"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.booleans(), st.lists(st.sampled_from(PATHS), max_size=4)), max_size=8))
 def test_folders_are_counted_as_if_they_were_counted_anew(steps):
     with TemporaryDirectory() as place:
