@@ -54,6 +54,9 @@ def test_what_is_there_is_not_written_over(of_one_start, snapshot_folder):
     said = vsepp("average", *of_one_start, *DATA, "--into", snapshot_folder, code=2)
     assert "already contains a snapshot" in said
     assert "at least two" in vsepp("average", of_one_start[0], *DATA, "--into", "x", code=2)
+    for option in ("--dim", "--word-dim"):
+        nothing = ["shorten", of_one_start[0], *DATA, option, "0", "--into", "x"]
+        assert "not 0" in vsepp(*nothing, code=2)
     short = ["shorten", of_one_start[0], *DATA, "--dim", "8", "--into", snapshot_folder]
     assert "already contains a snapshot" in vsepp(*short, code=2)
     assert (snapshot_folder / "model.safetensors").read_bytes() == before

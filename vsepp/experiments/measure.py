@@ -97,10 +97,10 @@ def shorten(
     device = best_device()
     prepare(device)
     notes = dict(long.notes)
-    if word_dim:
+    if word_dim is not None:
         short = reduce_word_dimensions(short, word_dim)
         notes["words_shortened_from"] = long.architecture.word_dim
-    if dim:
+    if dim is not None:
         items = data.split("train")[:NUM_IMAGES]
         typical = Pairs(items, short.vocabulary, short.architecture.view, memory=0)
         short = reduce_dimensions(short, *embed(short.model.to(device), typical), dim)

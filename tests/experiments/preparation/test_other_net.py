@@ -109,6 +109,7 @@ def save_blind(start, folder):
         (["model.backbone=no_such_net"], "There is no backbone 'no_such_net'"),
         (["model.weights=nowhere.safetensors"], "does not exist"),
         (["model.weights=none", "model.backbone=small", "model.finetune=false"], "no pretrained"),
+        (["model.weights=none", "model.finetune_from=layer4"], "would stay at random weights"),
         (
             ["differs_from_start=['backbone', 'size', 'resize', 'dim']", "model.dim=32"],
             "do not fit the keys in differs_from_start",

@@ -39,6 +39,11 @@ def pretrained_model(
     architecture = replace(before.architecture, num_words=len(vocabulary), **other)
     _check_crops(recipe, data, architecture)
     net = keys.weights if _has_other_net(recipe) else "none"
+    if _has_other_net(recipe) and net == "none" and keys.finetune_from:
+        raise WrongRequest(
+            f"Before {keys.finetune_from}, {keys.backbone} would stay at random weights: "
+            "set model.weights to a file of its weights, or to timm."
+        )
     model = JointEmbedding.build(
         architecture, net, keys.finetune, keys.fixed_statistics, keys.finetune_from
     )
