@@ -1,10 +1,10 @@
-"""The experiments on Flickr8k, part by part:
+"""The experiments on Flickr8k and on COCO, part by part:
 
     python results/flickr8k.py PART... --data flickr8k --weights FILE [--into runs] [--seeds 0,1,2]
 
-PART is one of those below, or `all`. Every experiment is the `vsepp reproduce` whose command its result says, and
-nothing else: seeds run side by side, the experiments of a seed one after another. Results go to results/f8k/, one
-file an experiment, to which a seed can be added later; what is there already is not repeated.
+PART is one of those below (coco-...: on COCO, with the recipes that were chosen on Flickr8k), or `all` of Flickr8k's. Every experiment is the `vsepp reproduce` whose command its result says, and
+nothing else: seeds run side by side, the experiments of a seed one after another. Results go to results/f8k/ and
+results/coco/, one file an experiment, to which a seed can be added later; what is there already is not repeated.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from vsepp.experiments.reproduce import reproduce
 ROOT = Path(__file__).parents[1]
 MODELS, CROPS = ("vse0", "vse0-norms", "vse++", "order0", "order++"), ("1c", "10c", "rc", "rc-ft")
 # Both norms, so that they differ in the loss, in the schedule that was best for it, and in the mask.
+COCO = "coco-"  # of a part
 SUM, MAX = "f8k-vse0-norms-1c", "f8k-vse++-1c"
 
 
@@ -33,6 +34,7 @@ class Experiment:
     name: str
     recipe: str
     changes: tuple[str, ...] = ()
+    data: str = "flickr8k"
 
     @property
     def command(self) -> str:
@@ -40,7 +42,7 @@ class Experiment:
         words = " ".join(
             f"--set '{change}'" if "[" in change else f"--set {change}" for change in sets
         )
-        return f"vsepp reproduce {self.recipe} --data flickr8k {words}"
+        return f"vsepp reproduce {self.recipe} --data {self.data} {words}"
 
 
 def with_loss(loss: str, *more: str) -> tuple[str, ...]:
@@ -70,6 +72,14 @@ PARTS: dict[str, list[Experiment]] = {
     ] + [  # the grid's begins with two epochs of the sum
         Experiment("max-alone-rc", "f8k-vse++-rc",
             ("phases=[{epochs=12,learning_rate=6e-4},{epochs=8,learning_rate=6e-5}]",))
+    ],
+    # COCO's training photos at hand are squeezed, so those of test are, too.
+    "coco-grid": [
+        Experiment(f"{m}-{c}", f"f8k-{m}-{c}", ("model.square=true",), "coco") for c in CROPS if c != "10c" for m in MODELS
+    ],
+    "coco-batch": [
+        Experiment(e.name, e.recipe, (*e.changes, "model.square=true"), "coco")
+        for size in (32, 512, 1024) for e in on_both(f"batch-{size}", f"batch_size={size}")
     ],
     "choices": [
         Experiment("unmasked", MAX, ("loss.mask_same_image=false",)),
@@ -109,12 +119,13 @@ def arguments() -> argparse.Namespace:
 
 def run_all(asked: argparse.Namespace, seed: str) -> None:
     data = open_checked(asked.data)
-    for part in PARTS if "all" in asked.parts else asked.parts:
+    of_flickr8k = [part for part in PARTS if not part.startswith(COCO)]
+    for part in of_flickr8k if "all" in asked.parts else asked.parts:
         for experiment in PARTS[part]:
             folder = asked.into / f"seed{seed}" / part
             if re.search(asked.only, experiment.name) and seed not in seeds_of(part, experiment):
                 # Rows of the grid start from one another; the others have folders of their own.
-                into = folder if part == "grid" else folder / experiment.name
+                into = folder if part.endswith("grid") else folder / experiment.name
                 into.mkdir(parents=True, exist_ok=True)
                 found = outcome(experiment, data, into, seed, asked)
                 (folder / f"{experiment.name}.result").write_text(json.dumps(found))
@@ -127,7 +138,9 @@ def seeds_of(part: str, experiment: Experiment) -> list[str]:
 
 
 def place_of(part: str, experiment: Experiment) -> Path:
-    return ROOT / "results" / "f8k" / f"{part}-{experiment.name}.json"
+    of_coco = part.startswith(COCO)
+    name = f"{part.removeprefix(COCO)}-{experiment.name}.json"
+    return ROOT / "results" / ("coco" if of_coco else "f8k") / name
 
 
 def outcome(

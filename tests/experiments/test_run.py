@@ -1,15 +1,17 @@
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+import vsepp
 from tests.conftest import TINY
-from vsepp.data.pictures import View
+from vsepp.data.pictures import View, open_picture
 from vsepp.errors import WrongRequest
-from vsepp.evaluation.retrieval import evaluate
+from vsepp.evaluation.retrieval import embed, evaluate
 from vsepp.experiments.recipe import Recipe
 from vsepp.experiments.run import run, set_up
 from vsepp.loading.batches import Pairs
@@ -146,3 +148,16 @@ def test_crops_to_learn_from_may_be_smaller_than_what_is_looked_at_in_use(world,
     assert batch.images.shape[-2:] == (32, 32)
     run(recipe, world, tmp_path / "run")
     assert Snapshot.load(tmp_path / "run").architecture.size == 48
+
+
+def test_a_vision_transformer_learns_from_crops_smaller_than_its_images(world, tmp_path):
+    sizes = ["data.crop_size=96", "model.size=160", "model.resize=160", "model.square=true"]
+    net = ["model.backbone=test_vit", "model.finetune=true", "data.crop=random_resized"]
+    recipe = Recipe.load("demo-vse++", [*TINY, *sizes, *net, "batch_size=16"])
+    run(recipe, world, tmp_path / "run")
+    snapshot, pictures = Snapshot.load(tmp_path / "run"), world.split("test")[:4]
+    pairs = Pairs(pictures, snapshot.vocabulary, snapshot.architecture.view)
+    images, _ = embed(snapshot.model, pairs)
+    graph = vsepp.load(tmp_path / "run")
+    found = graph.embed_images([open_picture(item.path, 160) for item in pictures])
+    np.testing.assert_allclose(found, images.numpy(), atol=1e-4)

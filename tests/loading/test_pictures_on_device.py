@@ -79,6 +79,44 @@ def test_both_keep_to_the_least_area(pictures):
     assert not torch.equal(ours, cut(least_area=0.1)[1])
 
 
+@pytest.fixture(scope="module")
+def originals(pictures):
+    view = replace(pictures.view, crop_from="original")
+    decoded = PicturesInMemory(pictures.items, view)
+    return decoded, PicturesOnDevice.of(pictures.items, view, torch.device("cpu"), decoded)
+
+
+def test_it_cuts_originals_first_and_scales_the_crops_then(originals):
+    decoded, there = originals
+    for seed in range(20):
+        drawn = draws("random_resized", len(INDICES), (seed,))
+        ours, expected = (kind.take(INDICES, "random_resized", drawn) for kind in (there, decoded))
+        assert (ours.int() - expected.int()).abs().max() <= 1
+    resized = replace(there.view, crop_from="resized")
+    other = PicturesInMemory(decoded.items, resized).take(INDICES, "random_resized", drawn)
+    assert (ours.int() - other.int()).abs().max() > 20
+
+
+def test_all_other_crops_are_those_of_resized_pictures(originals, pictures):
+    _, there = originals
+    assert torch.equal(there.take(INDICES), pictures.take(INDICES))
+    drawn = draws("random", len(INDICES), (0,))
+    assert torch.equal(
+        there.take(INDICES, "random", drawn), pictures.take(INDICES, "random", drawn)
+    )
+
+
+@needs_a_gpu
+def test_a_gpu_cuts_originals_the_same(originals):
+    decoded, on_cpu = originals
+    there = decoded.near(torch.device("cuda"))
+    assert isinstance(there, PicturesOnDevice)
+    for seed in range(20):
+        drawn = draws("random_resized", len(INDICES), (seed,))
+        ours, expected = (kind.take(INDICES, "random_resized", drawn) for kind in (there, on_cpu))
+        assert (ours.cpu().int() - expected.int()).abs().max() <= 1
+
+
 @needs_a_gpu
 @pytest.mark.parametrize("crop", RANDOM_CROPS)
 def test_a_gpu_cuts_the_same(pictures, on_device, crop):

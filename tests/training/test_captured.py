@@ -34,10 +34,13 @@ def pairs():
     return pairs_with_features()  # 150 pairs: four batches of 32, and 22 left over
 
 
-def assert_same_walk(pairs, phases=CURRICULUM, design=None, seed=3, word_dropout=0.0, **settings):
+def assert_same_walk(
+    pairs, phases=CURRICULUM, design=None, seed=3, word_dropout=0.0, short_captions=0.0, **settings
+):
     """Both loops from the same weights: the same events, and losses and weights up to rounding."""
     models = [small_model(**(design or {})) for _ in range(2)]
-    batches = [pairs.batches(32, seed=seed, word_dropout=word_dropout) for _ in range(2)]
+    noise = {"word_dropout": word_dropout, "short_captions": short_captions}
+    batches = [pairs.batches(32, seed=seed, **noise) for _ in range(2)]
     expected = list(plain(models[0], batches[0], phases, **settings))
     quick = list(captured(models[1], batches[1], phases, **settings))
     assert [type(event) for event in expected] == [type(event) for event in quick]
@@ -58,6 +61,13 @@ def on_device(pairs, device):
 
 def test_it_is_the_plain_loop(pairs):
     assert_same_walk(pairs)
+
+
+@pytest.mark.parametrize("word_dropout", [0.0, 0.2])
+@pytest.mark.parametrize("mask_same_image", [False, True])
+def test_it_cuts_captions_short_as_the_plain_loop_does(pairs, word_dropout, mask_same_image):
+    noise = {"short_captions": 0.4, "word_dropout": word_dropout}
+    assert_same_walk(pairs, mask_same_image=mask_same_image, **noise)
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean"])

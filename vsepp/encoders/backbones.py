@@ -105,6 +105,18 @@ def _adapt_to_size(net: Any, name: str, size: int) -> None:
         ) from error
 
 
+def accept_other_sizes(net: Any) -> None:
+    """From now on, a vision transformer interpolates its positions for images of other sizes (`data.crop_size`)."""
+    if getattr(net, "dynamic_img_size", True):  # it does so already, or has no such positions
+        return
+    from timm.layers import Format
+
+    net.dynamic_img_size = True
+    embedding = net.patch_embed
+    embedding.strict_img_size, embedding.flatten = False, False
+    embedding.output_fmt = Format.NHWC
+
+
 def fingerprint(net: nn.Module) -> str:
     """A short name for these very weights."""
     digest = hashlib.sha256()

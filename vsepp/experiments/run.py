@@ -25,6 +25,7 @@ from vsepp.devices import (
     prepare,
 )
 from vsepp.encoders.architecture import FEATURES, Architecture, Design
+from vsepp.encoders.backbones import accept_other_sizes
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.behaviour import behaviour
@@ -162,6 +163,8 @@ def set_up(
         fit_other_net(recipe, model, items, vocabulary, architecture.view, processes)
     processes.broadcast(list(model.state_dict().values()))
     learned = Pairs(items, vocabulary, _view_of_training(recipe, architecture.view))
+    if learned.images.are_pixels and recipe.data.crop_size not in (0, architecture.size):
+        accept_other_sizes(model.image_encoder.backbone.net)
     validation = Pairs(held_out, vocabulary, architecture.view)
     if not recipe.model.finetune:
         validation = with_features(model, validation, processes)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -137,8 +138,7 @@ class Pairs:
         captions, negatives = [self.words[number] for number in numbers], None
         if short is not None:
             whole, captions = captions, short.cut(captions, numbers)
-            said = [self._words_of_image(image) for image in self.image_of_caption[numbers]]
-            negatives = torch.from_numpy(unless_said(captions, whole, said))
+            negatives = torch.from_numpy(self.negatives(captions, whole, numbers))
         targets = None
         if self.teacher:
             targets = self.teacher.scores(image_ids, torch.from_numpy(numbers)).float()
@@ -149,10 +149,22 @@ class Pairs:
         pixels = self.images.take(indices, crop, draws)
         return Batch(pixels, words, lengths, image_ids, negatives, targets)
 
-    def _words_of_image(self, image: int) -> set[int]:
-        """Every word that one of its captions has."""
-        first, last = np.searchsorted(self.image_of_caption, (image, image + 1))
-        return {word for caption in self.words[first:last] for word in caption.tolist()}
+    def negatives(
+        self, short: Sequence[np.ndarray], whole: Sequence[np.ndarray], numbers: np.ndarray
+    ) -> np.ndarray:
+        """Which images of the pairs with these numbers are negatives of their captions, some cut short (M, M)."""
+        said = [self._said[image] for image in self.image_of_caption[numbers]]
+        return unless_said(short, whole, said)
+
+    @cached_property
+    def _said(self) -> list[np.ndarray]:
+        """Of every image, the words that its captions have."""
+        ends = np.cumsum(np.bincount(self.image_of_caption, minlength=len(self.items)))
+        starts = [0, *ends[:-1].tolist()]
+        return [
+            np.unique(np.concatenate([*self.words[start:end], np.empty(0, dtype=np.int64)]))
+            for start, end in zip(starts, ends.tolist(), strict=True)
+        ]
 
 
 class Batches:

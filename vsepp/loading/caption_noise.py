@@ -76,7 +76,7 @@ class ShortCaptions:
 
 
 def unless_said(
-    short: Sequence[np.ndarray], whole: Sequence[np.ndarray], said: Sequence[set[int]]
+    short: Sequence[np.ndarray], whole: Sequence[np.ndarray], said: Sequence[np.ndarray]
 ) -> np.ndarray:
     """Which images count as negatives of which captions, some of which are short; `said` has each image's words.
 
@@ -84,15 +84,28 @@ def unless_said(
     have all words of a short one are no negatives of it. Nor are those that share fewer than two words with the
     whole caption: they may be described in another language.
     """
-    # M captions, M sets of words -> (M, M), images as rows
+    # M captions, words of M images -> (M, M), images as rows
     negatives = np.ones((len(said), len(short)), dtype=bool)
-    for place, (part, caption) in enumerate(zip(short, whole, strict=True)):
-        if len(part) < len(caption):
-            words, others = set(part[1:-1].tolist()), set(caption[1:-1].tolist())
-            negatives[:, place] = [
-                not words <= its and len(others & its) >= SAME_LANGUAGE for its in said
-            ]
+    cut = [n for n, part in enumerate(short) if len(part) < len(whole[n])]
+    if cut:
+        columns = np.unique(np.concatenate([whole[n] for n in cut]))
+        parts, captions = (_words([some[n][1:-1] for n in cut], columns) for some in (short, whole))
+        shown = _words(said, columns)
+        lacks_some = shown @ parts.T < parts.sum(1)
+        negatives[:, cut] = lacks_some & (shown @ captions.T >= SAME_LANGUAGE)
     return negatives
+
+
+def _words(texts: Sequence[np.ndarray], columns: np.ndarray) -> np.ndarray:
+    """Which of some words, sorted, are in which text."""
+    # N texts, columns (W,) -> (N, W), 0 or 1
+    rows = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+    words = np.concatenate(texts)
+    places = np.minimum(np.searchsorted(columns, words), len(columns) - 1)
+    is_one = columns[places] == words
+    found = np.zeros((len(texts), len(columns)), dtype=np.float32)
+    found[rows[is_one], places[is_one]] = 1
+    return found
 
 
 def with_wrong_captions(

@@ -37,6 +37,7 @@ from vsepp.loading.pictures_on_device import PicturesOnDevice
 
 PIECE = 8  # pictures that a thread decodes and crops at a time
 CHUNK = 2**26  # bytes of many pictures' pixels in one piece of memory, so that none is lost between
+SAMPLE = 64  # pictures whose headers tell how large all are
 SHARE_OF_GPU = 0.4  # of its free memory, for the pictures of a split
 Indices = Sequence[int] | NDArray[np.int64]
 Draws = NDArray[np.float32]
@@ -222,12 +223,20 @@ class PicturesInMemory:
         return None
 
     def near(self, device: torch.device) -> ImageSource:
-        """On a GPU where they fit: they are needed in every epoch. Originals are too large."""
-        num_bytes = len(self) * 3 * self.view.resize**2 * 3 // 2  # if they are 3:2 on average
-        can_move = self.view.crops == 1 and self.view.crop_from == "resized"
-        if not can_move or num_bytes >= SHARE_OF_GPU * free_memory(device):
+        """On a GPU where they fit: they are needed in every epoch."""
+        of_originals = self.view.crop_from == "original"
+        num_bytes = 3 * self._mean_area(of_originals) * len(self)
+        if self.view.crops > 1 or num_bytes >= SHARE_OF_GPU * free_memory(device):
             return self
-        return PicturesOnDevice.of(self.items, self.view, device)
+        others = self if of_originals else None
+        return PicturesOnDevice.of(self.items, self.view, device, others)
+
+    def _mean_area(self, of_originals: bool) -> float:
+        """In pixels; that of originals by the headers of some."""
+        if not of_originals:
+            return self.view.resize**2 * 3 / 2  # if they are 3:2 on average
+        some = [self._original(index) for index in range(0, len(self), len(self) // SAMPLE + 1)]
+        return float(np.mean([original.width * original.height for original in some]))
 
     def resized(self, index: int) -> Image.Image:
         """As the view resizes it."""

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from vsepp.devices import CudaGraphs, Precision, SideStream, computing_in, inference_batch_size
 from vsepp.encoders.joint import ImageEncoder, JointEmbedding
-from vsepp.errors import WrongRequest
 from vsepp.kernels import power_of_two
 from vsepp.loading.batches import Batches, EpochBatches
+from vsepp.loading.pairs_on_device import PairsOnDevice, Shape
 from vsepp.training.loop import (
     RATE_FACTOR,
     EpochRates,
@@ -32,8 +32,6 @@ from vsepp.training.loop import (
     trains_net,
 )
 
-# Pairs of a batch, padded size of its captions, how many such batches in a row, columns of their words
-Shape = tuple[int, int, int, int]
 LEAST_WIDTH = 64  # columns: most captions are shorter, and few widths mean few graphs
 
 
@@ -49,8 +47,6 @@ class CapturedStepper:
         precision: Precision = "bf16",
         batches_per_step: int | None = None,
     ) -> None:
-        if batches.short_captions:
-            raise WrongRequest("Captions that are cut short need the plain stepper.")
         self.model, self.updater, self.precision = model, updater, precision
         self.captions = model.caption_encoder.sorted_path(batches.size, precision)
         many = 1 if trains_net(model, batches) else self.captions.batches_per_graph
@@ -73,8 +69,8 @@ class CapturedStepper:
         if (objective, rates.are_constant) != (self.objective, self.is_constant):
             self.objective, self.is_constant = objective, rates.are_constant
             self.graphs.clear()
-        epoch = self.pairs.shuffled(number)
-        shapes = self._shapes(self.pairs.lay_out(epoch))
+        epoch, captions = self.pairs.shuffled(number)
+        shapes = self._shapes(self.pairs.lay_out(epoch, captions))
         of_batches = self._rates(rates, len(epoch.order))
         self.rates.copy_(torch.tensor(of_batches, dtype=self.rates.dtype))
         self.batch.zero_()
@@ -119,6 +115,7 @@ class CapturedStepper:
         pairs, batch, num_pairs = self.pairs, self.batch, len(words)
         lengths = self._row(pairs.lengths, num_pairs)
         rates = self.rates if self.is_constant else self.rates.index_select(0, batch)
+        negatives = pairs.negatives_of(batch, num_pairs)
         projected = self.captions.project(words, lengths, padded_size)
         with self.image_stream.after_caller():  # beside the recurrence of the captions
             image_ids, numbers = (self._row(t, num_pairs) for t in (pairs.images, pairs.numbers))
@@ -129,7 +126,7 @@ class CapturedStepper:
         scores = self.objective.scores(images, captions, self.model.similarity)
         self.updater.optimizer.zero_grad(set_to_none=True)
         targets = pairs.teacher.scores(image_ids, numbers) if pairs.teacher else None
-        self.objective.backward(scores, image_ids, self.total, targets=targets)
+        self.objective.backward(scores, image_ids, self.total, negatives=negatives, targets=targets)
         self._update(rates[0])
 
     def _row(self, table: Tensor, num_pairs: int) -> Tensor:
@@ -159,72 +156,6 @@ def rate_on_device(optimizer: torch.optim.Optimizer, rate: Tensor) -> Iterator[N
     finally:
         for group, old in zip(groups, before, strict=True):
             group.update(old)
-
-
-class PairsOnDevice:
-    """The captions of all pairs on the device, and the batches of the running epoch as rows of tables."""
-
-    def __init__(self, batches: Batches, per_step: int, device: torch.device) -> None:
-        pairs = batches.pairs
-        self.batches, self.size, self.device = batches, batches.size, device
-        self.teacher = pairs.teacher.to(device) if pairs.teacher else None
-        self.per_step = per_step
-        self._lengths = np.asarray([len(ids) for ids in pairs.words], dtype=np.int64)
-        starts = np.cumsum(self._lengths) - self._lengths
-        # All captions one after the other, and a zero for what lies behind a caption's end.
-        words = np.concatenate([*pairs.words, [0]]).astype(np.int32)
-        self._words = torch.from_numpy(words).to(device)
-        columns = starts, self._lengths.astype(np.int32), pairs.image_of_caption
-        self._columns = [torch.from_numpy(column).to(device) for column in columns]
-        # One row per batch, so that a number on the device is enough to take one.
-        self.starts, self.lengths, self.images, self.numbers = (
-            torch.zeros(len(batches), self.size, dtype=dtype, device=device)
-            for dtype in (torch.int64, torch.int32, torch.int64, torch.int64)
-        )
-        self.words: dict[int, Tensor] = {}  # (per_step, size, width) of the next batches, by width
-        self._shuffled: EpochBatches | None = None
-        self._running: EpochBatches | None = None
-
-    def shuffled(self, number: int) -> EpochBatches:
-        """An epoch in the very batches that `batches` makes; inside a batch the longest caption first."""
-        if self._shuffled is None or self._shuffled.number != number:
-            epoch = self.batches.epoch(number)
-            for part in self._whole_and_rest(epoch.order):
-                by_length = np.argsort(-self._lengths[part], axis=1, kind="stable")
-                part[:] = np.take_along_axis(part, by_length, axis=1)
-            self._shuffled = epoch
-        return self._shuffled
-
-    def lay_out(self, epoch: EpochBatches) -> list[np.ndarray]:
-        """Put an epoch's pairs in place; returns the lengths of the batches, whole ones and the rest."""
-        numbers = torch.from_numpy(epoch.order).to(self.device)
-        laid_out = self.starts, self.lengths, self.images, self.numbers
-        columns = [*(column[numbers] for column in self._columns), numbers]
-        for table, column in zip(laid_out, columns, strict=True):
-            table.flatten()[: len(numbers)] = column
-        self._running = epoch
-        return self._whole_and_rest(self._lengths[epoch.order])
-
-    def lay_out_words(self, first: int, shape: Shape) -> None:
-        """Those of some batches in a row; one long caption widens its own neighbours alone."""
-        size, _, times, width = shape
-        if width not in self.words:
-            self.words[width] = self._words.new_zeros(self.per_step, self.size, width)
-        starts, lengths, numbers = (
-            table[first : first + times, :size].flatten()
-            for table in (self.starts, self.lengths, self.numbers)
-        )
-        columns = torch.arange(width, device=self.device)
-        inside = columns < lengths[:, None]
-        words = self._words[torch.where(inside, starts[:, None] + columns, len(self._words) - 1)]
-        if self._running is not None and self._running.dropout:
-            words = self._running.dropout(words, lengths, numbers)
-        self.words[width][:times, :size] = words.view(times, size, width)
-
-    def _whole_and_rest(self, numbers: np.ndarray) -> list[np.ndarray]:
-        whole = len(numbers) - len(numbers) % self.size
-        parts = numbers[:whole].reshape(-1, self.size), numbers[None, whole:]
-        return [part for part in parts if part.size > 0]
 
 
 class ImageInputs(Protocol):

@@ -109,11 +109,9 @@ def fastest_stepper(
 ) -> StepperName:
     """Captured for a model and batches of ours, unless a net is trained on a CPU: its time is the net's.
 
-    A net that is trained in part, maybe from stored maps, and captions that are cut short are left to the plain one.
+    A net that is trained in part, maybe from stored maps, is left to the plain one.
     """
     if not isinstance(model, JointEmbedding) or not isinstance(batches, Batches):
-        return "plain"
-    if batches.short_captions:
         return "plain"
     needs_plain = not is_gpu(device) or model.image_encoder.is_cut
     return "plain" if trains_net(model, batches) and needs_plain else "captured"
