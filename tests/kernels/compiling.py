@@ -21,7 +21,7 @@ PLAIN = {
     ("hinges", "max_gradient"): ([F, I32, F, I32, F, F, SIZE, NUMBER, NUMBER], {"MASKED": True, "BLOCK": 128}),
     ("rows", "scale"): ([F, F, F, SIZE, NUMBER], {"BLOCK": 1024}),
     ("rows", "scale_backward"): ([F, F, F, F, SIZE, NUMBER], {"BLOCK": 1024}),
-    ("crops", "cut_rows"): ([U8, I64, I64, U8, SIZE], {"BLOCK": 256}),
+    ("crops", "cut_rows"): ([U8, I64, I64, U8, SIZE], {"CUT_FIRST": True, "BLOCK": 256}),
 }  # fmt: skip
 GLUON = {
     ("recurrence", "pack"): (

@@ -14,14 +14,15 @@ BOXES = [
 
 @pytest.mark.parametrize("boxes", BOXES)
 @pytest.mark.parametrize("size", [16, 24])
-def test_it_scales_as_the_plain_code_does(boxes, size, device):
+@pytest.mark.parametrize("cut_first", [False, True])
+def test_it_scales_as_the_plain_code_does(boxes, size, cut_first, device):
     generator = torch.Generator().manual_seed(0)
     areas = SIZES.prod(axis=1)
     shape = int(areas.sum()), 3
     pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator).to(device)
     places = torch.from_numpy(np.column_stack([np.cumsum(areas) - areas, SIZES])).to(device)
     boxes = torch.tensor(boxes, device=device)
-    ours, expected = (way(pixels, places, boxes, size) for way in (cut, resample))
+    ours, expected = (way(pixels, places, boxes, size, cut_first) for way in (cut, resample))
     assert ours.shape == (3, 3, size, size)
     assert ours.is_contiguous(memory_format=torch.channels_last)
     assert (ours.int() - expected.int()).abs().max() <= 1
