@@ -15,7 +15,7 @@ import onnxruntime
 from PIL import Image
 
 from vsepp.data.pictures import Picture, Pixels
-from vsepp.data.resources import made_ahead
+from vsepp.data.resources import made_ahead, num_threads
 from vsepp.data.tokens import Vocabulary
 from vsepp.encoders.architecture import IN_THE_BOX, read_config, snapshot_identities
 from vsepp.errors import WrongRequest
@@ -27,7 +27,8 @@ TEXT_BATCH, IMAGE_BATCH, FEATURE_BATCH = 32, 4, 1024  # of 16 images, layers exc
 DECODED_AHEAD = 32  # images
 WEIGHTS = "model.safetensors"
 FILES = ("config.json", "tokenizer.json", "image.onnx", "caption.onnx", WEIGHTS)
-PROVIDERS = ("CUDAExecutionProvider", "CPUExecutionProvider")  # those that are available
+CPU = "CPUExecutionProvider"
+PROVIDERS = ("CUDAExecutionProvider", CPU)  # those that are available
 
 # Reading a protobuf without onnx, which is not installed: the fields of onnx.proto that lead to tensors.
 FIELDS = {
@@ -62,7 +63,8 @@ class Embedder:
                 f"{self.folder} has no ONNX graphs: its training has not ended (resume it), or was "
                 "configured to export none (graphs=false). Snapshot.load(folder).save(folder) adds them."
             )
-        self._image = open_graph(graphs[0], {"images"}, spinning=False)
+        # Several batches at once, each in a thread of its own: fewer waits than with all threads on one.
+        self._image = open_graph(graphs[0], {"images"}, threads=1)
         self._caption = open_graph(graphs[1], {"words", "lengths"})
         self._check_graphs()
 
@@ -127,13 +129,17 @@ class Embedder:
                 "computed them: it embeds features (embed_features), not images. To put the net into "
                 "the snapshot, train with model.backbone=NAME and model.weights=FILE."
             )
-        remaining = iter(crops)
-        vectors = [np.zeros((0, self.dim), dtype=np.float32)]
         most = self._image.get_inputs()[0].shape[0]  # a number where the graph takes no other
-        size = most if isinstance(most, int) else IMAGE_BATCH
-        while batch := list(islice(remaining, size)):
-            vectors += self._image.run(None, {"images": np.stack(batch)})
-        return np.concatenate(vectors)
+        size, remaining = most if isinstance(most, int) else IMAGE_BATCH, iter(crops)
+        batches = iter(lambda: list(islice(remaining, size)), [])
+        is_gpu = self._image.get_providers()[0] != CPU
+        threads = 1 if is_gpu else num_graph_threads() or num_threads()
+        vectors = made_ahead(batches, self._embed_batch, threads, threads)
+        return np.concatenate([np.zeros((0, self.dim), dtype=np.float32), *vectors])
+
+    def _embed_batch(self, crops: list[Pixels]) -> Vectors:
+        (vectors,) = self._image.run(None, {"images": np.stack(crops)})
+        return vectors
 
     def embed_features(self, features: Vectors) -> Vectors:
         """Vectors (N, D) of features (N, D_phi), for a model that was trained on them."""
@@ -179,16 +185,13 @@ def _unpickle(files: dict[str, bytes]) -> Embedder:
 
 
 def open_graph(
-    graph: Path, inputs: set[str], spinning: bool = True
+    graph: Path, inputs: set[str], threads: int | None = None
 ) -> onnxruntime.InferenceSession:
-    """A session for a graph with these inputs."""
+    """A session for a graph with these inputs; by default in as many threads as OMP_NUM_THREADS says, or all cores."""
     check_external_data(graph)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = num_graph_threads()
+    options.intra_op_num_threads = num_graph_threads() if threads is None else threads
     options.log_severity_level = 4  # errors are raised below
-    if not spinning:
-        # Idle threads would busy-wait on the cores that decode the next photos.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     available = onnxruntime.get_available_providers()
     providers = [name for name in PROVIDERS if name in available]
     try:
