@@ -54,7 +54,7 @@ def test_what_is_there_is_not_written_over(of_one_start, snapshot_folder):
     said = vsepp("average", *of_one_start, *DATA, "--into", snapshot_folder, code=2)
     assert "already contains a snapshot" in said
     assert "at least two" in vsepp("average", of_one_start[0], *DATA, "--into", "x", code=2)
-    for option in ("--dim", "--word-dim"):
+    for option in ("--dim", "--word-dim", "--size"):
         nothing = ["shorten", of_one_start[0], *DATA, option, "0", "--into", "x"]
         assert "not 0" in vsepp(*nothing, code=2)
     short = ["shorten", of_one_start[0], *DATA, "--dim", "8", "--into", snapshot_folder]
@@ -71,6 +71,18 @@ def test_shorter_vectors_are_measured_and_stored_in_half(of_one_start, world, tm
         measure_on(Snapshot.load(of_one_start[0]), world, "val").rsum, abs=0.051
     )
     assert float(after) == short.notes["validation_rsum"]
+
+
+def test_smaller_images_are_measured_and_stored(of_one_start, world, tmp_path):
+    before = Snapshot.load(of_one_start[0])
+    size = before.architecture.size // 2
+    vsepp("shorten", of_one_start[0], *DATA, "--size", size, "--into", tmp_path)
+    small = Snapshot.load(tmp_path)
+    assert (small.architecture.size, small.notes["images_resized_from"]) == (size, 2 * size)
+    assert small.architecture.resize == before.architecture.resize // 2
+    assert small.notes["validation_rsum"] == pytest.approx(
+        measure_on(small, world, "val").rsum, abs=0.051
+    )
 
 
 def test_a_smaller_model_is_measured_as_it_is_stored(of_one_start, world, tmp_path):

@@ -8,7 +8,7 @@ from vsepp.equations.similarity import normalize
 from vsepp.errors import WrongRequest
 from vsepp.search.embedder import Embedder
 from vsepp.snapshots.snapshot import Snapshot
-from vsepp.snapshots.surgery import principal_directions, reduce_dimensions
+from vsepp.snapshots.surgery import principal_directions, reduce_dimensions, resize_images
 
 
 def snapshot(**design):
@@ -94,3 +94,26 @@ def test_what_cannot_be_shortened_is_said(design, dim, message):
     long = snapshot(**design)
     with pytest.raises(WrongRequest, match=message):
         reduce_dimensions(long, *vectors_of(long.model), dim)
+
+
+def test_a_transformer_for_smaller_images_sees_nearly_the_same():
+    made_for = snapshot(backbone="test_vit", size=160, resize=160)
+    small = resize_images(made_for, 128)
+    assert (small.architecture.size, small.architecture.resize) == (128, 128)
+    positions = [
+        one.model.image_encoder.backbone.net.pos_embed.shape[1] for one in (made_for, small)
+    ]
+    assert positions == [101, 65]
+    again = resize_images(resize_images(made_for, 320), 160).model.state_dict()
+    before = made_for.model.state_dict()
+    name = "image_encoder.backbone.net.pos_embed"
+    assert torch.nn.functional.cosine_similarity(again[name], before[name], dim=-1).mean() > 0.9
+    for key in before.keys() - {name}:
+        assert torch.equal(again[key], before[key])
+
+
+def test_a_net_of_one_size_alone_says_so():
+    with pytest.raises(WrongRequest, match="cannot take 96"):
+        resize_images(snapshot(backbone="tiny_vit_5m_224", size=224, resize=224), 96)
+    with pytest.raises(WrongRequest, match="not 0"):
+        resize_images(snapshot(), 0)

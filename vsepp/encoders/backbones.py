@@ -92,8 +92,7 @@ def _adapt_to_size(net: Any, name: str, size: int) -> None:
     if not size or size == made_for or not net.pretrained_cfg.get("fixed_input_size"):
         return
     try:
-        if hasattr(net, "set_input_size"):
-            net.set_input_size(img_size=(size, size))
+        set_input_size(net, size)
         was_training = net.training
         with torch.no_grad():
             net.eval()(torch.zeros(1, 3, size, size))
@@ -103,6 +102,12 @@ def _adapt_to_size(net: Any, name: str, size: int) -> None:
             f"{name} does not accept images of {size} x {size} pixels ({error}). Use the size that it "
             f"was trained with: --set model.size={made_for} --set model.resize={made_for}"
         ) from error
+
+
+def set_input_size(net: Any, size: int) -> None:
+    """Interpolates the positions of a vision transformer; other nets take any size, or none but their own."""
+    if hasattr(net, "set_input_size"):
+        net.set_input_size(img_size=(size, size))
 
 
 def accept_other_sizes(net: Any) -> None:

@@ -19,6 +19,7 @@ from vsepp.snapshots.surgery import (
     expand_vocabulary,
     reduce_dimensions,
     reduce_word_dimensions,
+    resize_images,
 )
 
 NUM_IMAGES = 2_000  # enough for principal directions: they don't change with more
@@ -89,14 +90,18 @@ def shorten(
     half: bool = False,
     int8: Int8 = "none",
     word_dim: int | None = None,
+    size: int | None = None,
 ) -> tuple[Retrieval, Retrieval]:
-    """Save a snapshot with fewer dimensions, found on the training split; validation results of both."""
+    """Save a snapshot for smaller images, with shorter words, or with fewer dimensions, found on the training split; validation results of both."""
     check_no_snapshot(into)
     long = short = Snapshot.load(folder)
     prepare_for(long, data)
     device = best_device()
     prepare(device)
     notes = dict(long.notes)
+    if size is not None:
+        short = resize_images(short, size)
+        notes["images_resized_from"] = long.architecture.size
     if word_dim is not None:
         short = reduce_word_dimensions(short, word_dim)
         notes["words_shortened_from"] = long.architecture.word_dim

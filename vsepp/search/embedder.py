@@ -138,7 +138,7 @@ class Embedder:
         return np.concatenate([np.zeros((0, self.dim), dtype=np.float32), *vectors])
 
     def _embed_batch(self, crops: list[Pixels]) -> Vectors:
-        (vectors,) = self._image.run(None, {"images": np.stack(crops)})
+        vectors: Vectors = self._image.run(None, {"images": np.stack(crops)})[0]
         return vectors
 
     def embed_features(self, features: Vectors) -> Vectors:

@@ -1,4 +1,4 @@
-"""Models made from models: averaged weights, fewer dimensions, more words.
+"""Models made from models: averaged weights, fewer dimensions, smaller images, more words.
 
 Averaging: fine-tunings of one checkpoint, in another order, end close enough to each other that their mean has a
 lower loss than each: the gain of an ensemble for the price of one model. Models from different checkpoints have
@@ -7,11 +7,14 @@ nothing in common, and their mean is noise.
 Fewer dimensions: a rotation keeps inner products, and most directions of a space carry next to nothing. Both
 encoders end in a linear map or can be given one, so the rotation goes into W_f and W_g.
 
+Smaller images: a net takes less time for them. A vision transformer's positions are interpolated.
+
 More words: a ridge regression, fitted on the words that both know, maps a file of word vectors to the model's own
 (Kiros et al., Skip-Thought Vectors, 2015, Sec. 2.2). Words that the model knows keep their vectors.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vsepp.encoders.backbones import set_input_size
 from vsepp.encoders.caption import GRUEncoder
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WrongRequest
@@ -118,6 +122,27 @@ def reduce_word_dimensions(snapshot: Snapshot, word_dim: int) -> Snapshot:
     plan = replace(before, word_dim=word_dim)
     model = JointEmbedding.build(plan)
     model.load_state_dict(weights)
+    return replace(snapshot, model=model.eval(), architecture=plan)
+
+
+def resize_images(snapshot: Snapshot, size: int) -> Snapshot:
+    """The model for images of another size, cut from the same share of a photo."""
+    before = snapshot.architecture
+    if size < 1 or before.takes_features:
+        raise WrongRequest(
+            f"Choose a size of 1 pixel or more, not {size}, and a model that takes images."
+        )
+    plan = replace(before, size=size, resize=round(size * before.resize / before.size))
+    encoder = deepcopy(snapshot.model.cpu()).image_encoder
+    try:
+        set_input_size(encoder.backbone.net, size)
+        model = JointEmbedding.build(plan)
+        images = {f"image_encoder.{k}": weight for k, weight in encoder.state_dict().items()}
+        model.load_state_dict(snapshot.model.state_dict() | images)
+    except (AssertionError, RuntimeError) as error:
+        raise WrongRequest(
+            f"{before.backbone} of {before.size} pixels cannot take {size}: {error}"
+        ) from error
     return replace(snapshot, model=model.eval(), architecture=plan)
 
 
