@@ -8,7 +8,8 @@ from torchvision.transforms import functional
 
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.pictures import View, draws, open_picture, random_boxes
-from vsepp.loading.images import Original, PicturesInMemory
+from vsepp.loading.images import PicturesInMemory
+from vsepp.loading.originals import Original
 
 SIZE = 32
 VIEW = View(size=SIZE, resize=40, crop_from="original")

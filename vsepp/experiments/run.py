@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from vsepp.data.captioned import CaptionedImage, CaptionedImages, have_features
-from vsepp.data.pictures import View
 from vsepp.data.tokens import Vocabulary
 from vsepp.devices import (
     ALONE,
@@ -25,11 +24,11 @@ from vsepp.devices import (
     prepare,
 )
 from vsepp.encoders.architecture import FEATURES, Architecture, Design
-from vsepp.encoders.backbones import accept_other_sizes
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.behaviour import behaviour
 from vsepp.evaluation.retrieval import Retrieval, embed
+from vsepp.experiments.preparation.crops import accept_crops, view_of_training
 from vsepp.experiments.preparation.pretrained import (
     fit_other_net,
     load_word_vectors,
@@ -162,9 +161,8 @@ def set_up(
     if recipe.start_from:
         fit_other_net(recipe, model, items, vocabulary, architecture.view, processes)
     processes.broadcast(list(model.state_dict().values()))
-    learned = Pairs(items, vocabulary, _view_of_training(recipe, architecture.view))
-    if learned.images.are_pixels and recipe.data.crop_size not in (0, architecture.size):
-        accept_other_sizes(model.image_encoder.backbone.net)
+    learned = Pairs(items, vocabulary, view_of_training(recipe, architecture.view))
+    accept_crops(recipe, model, architecture)
     validation = Pairs(held_out, vocabulary, architecture.view)
     if not recipe.model.finetune:
         validation = with_features(model, validation, processes)
@@ -214,13 +212,6 @@ def _new_model(
         architecture, asked.weights, asked.finetune, asked.fixed_statistics, asked.finetune_from
     )
     return vocabulary, architecture, model
-
-
-def _view_of_training(recipe: Recipe, view: View) -> View:
-    size, area = recipe.data.crop_size or view.size, recipe.data.crop_area
-    squeezed = view.square and (recipe.data.crop_squeezed or not recipe.crops_at_random)
-    view = replace(view, size=size, least_area=area, square=squeezed)
-    return replace(view, crop_from=recipe.data.crop_from)
 
 
 def _batches(recipe: Recipe, learned: Pairs, processes: Processes) -> Batches:
