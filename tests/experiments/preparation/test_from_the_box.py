@@ -64,7 +64,7 @@ def test_the_start_brings_its_architecture(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("model.size=240", r"model\.size is 168, and asks for 240.*Leave model\.size out"),
+        ("model.size=240", r"model\.size is 210, and asks for 240.*Leave model\.size out"),
         ("model.square=false", r"model\.square is True, and asks for False"),
         ("model.similarity=order_similarity", r"model\.similarity is 'inner_product'"),
         ("model.normalize_images=false", r"model\.normalize_images is True"),
@@ -77,7 +77,7 @@ def test_what_contradicts_the_start_is_refused(change, message):
 
 
 def test_what_repeats_the_start_or_says_that_it_differs_is_not(tmp_path):
-    assert Recipe.load("default", ["model.size=168"]).model.size == 168
+    assert Recipe.load("default", ["model.size=210"]).model.size == 210
     differs = ["differs_from_start=['normalize_images']", "model.normalize_images=false"]
     assert not Recipe.load("default", differs).model.normalize_images
     assert (
