@@ -113,7 +113,7 @@ def telling_words(caption: Iterable[str]) -> list[str]:
 
 def ours(world: World, model: vsepp.Embedder, folder: Path) -> Search:
     """The search as it is, on a collection of these photos."""
-    file = folder / f"{len(world)}-{len(list(folder.iterdir()))}.vse"
+    file = Path(tempfile.mkdtemp(dir=folder)) / "photos.vse"
     vsepp.Collection.create(file, model).close()
     photos = SqliteStore.open(file)
     photos.put(
