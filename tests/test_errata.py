@@ -10,7 +10,8 @@ import torch
 from vsepp.equations.losses import max_of_hinges
 from vsepp.equations.sampling import smallest_batch
 from vsepp.experiments.comparisons.paper import printed
-from vsepp.experiments.recipe import Quoted, Recipe, table_of
+from vsepp.experiments.recipe import Recipe
+from vsepp.experiments.recipes.quoted import Quoted, table_of
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "errata.md").read_text()

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from vsepp.kernels.crops import cut
-from vsepp.loading.pictures_on_device import resample
+from vsepp.loading.on_device import resample
 
 SIZES = np.array([(60, 40), (40, 60), (90, 41)])
 BOXES = [

@@ -8,7 +8,7 @@ from PIL import Image
 from vsepp.data.captioned import CaptionedImage
 from vsepp.data.pictures import RANDOM_CROPS, View, draws
 from vsepp.loading.images import PicturesInMemory
-from vsepp.loading.pictures_on_device import PicturesOnDevice, resample
+from vsepp.loading.on_device import PicturesOnDevice, resample
 
 SIZES = [(60, 40), (40, 60), (48, 48), (200, 41), (65, 40), (40, 63)]  # odd ones, too
 INDICES = np.array([3, 0, 1, 1, 2, 0, 4, 5])

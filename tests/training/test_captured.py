@@ -16,7 +16,7 @@ from vsepp.encoders.backbones import backbone
 from vsepp.encoders.joint import ImageEncoder, JointEmbedding
 from vsepp.equations.losses import k_hardest_hinges, max_of_hinges, sum_of_hinges
 from vsepp.loading.batches import Pairs
-from vsepp.loading.pictures_on_device import PicturesOnDevice
+from vsepp.loading.on_device import PicturesOnDevice
 from vsepp.training.averaging import AveragedWeights
 from vsepp.training.captured import CropInputs
 from vsepp.training.loop import Epoch, Phase, Step

@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from vsepp.data.captioned import OnError
-from vsepp.data.pictures import LEAST_AREA, RANDOM_CROPS, Crop, CropFrom
+from vsepp.data.pictures import LEAST_AREA, RANDOM_CROPS, Crop, CropFrom, View
 from vsepp.encoders.architecture import Design, Int8
 from vsepp.errors import WrongRequest
 from vsepp.experiments.recipes.keys import (
@@ -23,6 +22,7 @@ from vsepp.experiments.recipes.keys import (
     read_toml,
     shipped_tables,
 )
+from vsepp.experiments.recipes.quoted import refuse_quoted_row
 from vsepp.experiments.recipes.start import take_architecture_of_start
 
 ROW = re.compile(r"\d+\.\d+")
@@ -31,7 +31,6 @@ Words = Literal["unicode", "nltk-3.2", "nltk-3.10"]  # any language, or by the r
 OF_ONE_RECIPE = ("start_from=", "model_of=", "teachers=")
 MEASURED_ON = {"1k": 1000, "5x1k": 5000, "5k": 5000, "full": 1000}  # images, in the paper
 COLLECTIONS = {"coco": "COCO", "f30k": "Flickr30K", "f8k": "Flickr8k"}
-PAPER = Path(__file__).parent / "paper.toml"
 
 
 @dataclass(frozen=True)
@@ -194,6 +193,13 @@ class Recipe:
     def crops_at_random(self) -> bool:
         return self.data.crop in RANDOM_CROPS
 
+    def view_of_training(self, view: View) -> View:
+        """What training shows of an image that a model looks at by `view`."""
+        squeezed = view.square and (self.data.crop_squeezed or not self.crops_at_random)
+        size, area = self.data.crop_size or view.size, self.data.crop_area
+        crop_from = self.data.crop_from
+        return replace(view, size=size, least_area=area, square=squeezed, crop_from=crop_from)
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -227,7 +233,7 @@ def _content(name: str) -> Table:
     return content if base is None else merge(_content(base), content)
 
 
-# ---- the paper's text, and its tables -------------------------------------------------------
+# ---- the paper's text ----------------------------------------------------------------------
 
 # What the text says where the release, which made the printed numbers, does otherwise.
 ALWAYS = (
@@ -258,42 +264,3 @@ def follow_the_text(content: Table) -> None:
     collection = content.get("data", {}).get("collection")
     if collection in VALIDATION:
         content["data"]["validate_images"] = VALIDATION[collection]
-
-
-@dataclass(frozen=True)
-class Quoted:
-    """A row that the paper quotes from somebody else."""
-
-    row: str
-    name: str
-    numbers: tuple[float, ...]  # nine; NaN where none was given
-
-
-def table_of(number: int) -> list[str | Quoted]:
-    """The rows of a table from top to bottom: the authors' by number, others as printed."""
-    return [_entry(entry) for entry in _tables()[f"table{number}"]]
-
-
-def refuse_quoted_row(name: str) -> None:
-    """A quoted row has numbers and no recipe."""
-    entries = [_entry(entry) for table in _tables().values() for entry in table]
-    for entry in entries:
-        if isinstance(entry, Quoted) and entry.row == name:
-            raise WrongRequest(
-                f"{entry.name} is quoted by the paper from others and has no recipe. "
-                f"vsepp reproduce table:{name[0]} shows it between the rows that are trained."
-            )
-
-
-@cache
-def _tables() -> dict[str, list[Any]]:
-    return read_toml(PAPER)
-
-
-def _entry(entry: Any) -> str | Quoted:
-    if isinstance(entry, str):
-        return entry
-    captions, images = entry["captions"], entry["images"]
-    rsum = sum((*captions[:3], *images[:3]))  # NaN where one of the six is missing
-    numbers = (*captions, *images, rsum)
-    return Quoted(entry["row"], f"{entry['row']} {entry['name']}", tuple(map(float, numbers)))

@@ -27,7 +27,8 @@ from vsepp.experiments.provenance import (
     short_name,
     weights_of,
 )
-from vsepp.experiments.recipe import OF_ONE_RECIPE, Recipe, table_of
+from vsepp.experiments.recipe import OF_ONE_RECIPE, Recipe
+from vsepp.experiments.recipes.quoted import table_of
 from vsepp.experiments.recipes.start import snapshot_to_start_from
 from vsepp.experiments.run import run
 from vsepp.snapshots.snapshot import Snapshot

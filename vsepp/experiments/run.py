@@ -24,11 +24,11 @@ from vsepp.devices import (
     prepare,
 )
 from vsepp.encoders.architecture import FEATURES, Architecture, Design
+from vsepp.encoders.backbones import accept_other_sizes
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.errors import WorkFailed
 from vsepp.evaluation.behaviour import behaviour
 from vsepp.evaluation.retrieval import Retrieval, embed
-from vsepp.experiments.preparation.crops import accept_crops, view_of_training
 from vsepp.experiments.preparation.pretrained import (
     fit_other_net,
     load_word_vectors,
@@ -161,8 +161,9 @@ def set_up(
     if recipe.start_from:
         fit_other_net(recipe, model, items, vocabulary, architecture.view, processes)
     processes.broadcast(list(model.state_dict().values()))
-    learned = Pairs(items, vocabulary, view_of_training(recipe, architecture.view))
-    accept_crops(recipe, model, architecture)
+    learned = Pairs(items, vocabulary, recipe.view_of_training(architecture.view))
+    if recipe.data.crop_size not in (0, architecture.size) and learned.images.are_pixels:
+        accept_other_sizes(model.image_encoder.backbone.net)
     validation = Pairs(held_out, vocabulary, architecture.view)
     if not recipe.model.finetune:
         validation = with_features(model, validation, processes)

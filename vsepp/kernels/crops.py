@@ -1,4 +1,4 @@
-"""Boxes of pictures, scaled to one size (`loading.pictures_on_device.resample`): a program for every row of a crop."""
+"""Boxes of pictures, scaled to one size (`loading.on_device.resample`): a program for every row of a crop."""
 
 import torch
 import triton

@@ -27,8 +27,8 @@ from vsepp.data.pictures import (
 )
 from vsepp.data.resources import AHEAD, Budget, made_ahead, picture_budget, workers
 from vsepp.devices import free_memory
+from vsepp.loading.on_device import PicturesOnDevice
 from vsepp.loading.originals import Original
-from vsepp.loading.pictures_on_device import PicturesOnDevice
 
 PIECE = 8  # pictures that a thread decodes and crops at a time
 CHUNK = 2**26  # bytes of many pictures' pixels in one piece of memory, so that none is lost between

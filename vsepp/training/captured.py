@@ -22,7 +22,7 @@ from vsepp.devices import CudaGraphs, Precision, SideStream, computing_in, infer
 from vsepp.encoders.joint import ImageEncoder, JointEmbedding
 from vsepp.kernels import power_of_two
 from vsepp.loading.batches import Batches, EpochBatches
-from vsepp.loading.pairs_on_device import PairsOnDevice, Shape
+from vsepp.loading.on_device import PairsOnDevice, Shape
 from vsepp.training.loop import (
     RATE_FACTOR,
     EpochRates,

@@ -14,10 +14,9 @@ from vsepp.experiments.recipe import (
     COLLECTIONS,
     MEASURED_ON,
     Expectation,
-    Quoted,
     Recipe,
-    table_of,
 )
+from vsepp.experiments.recipes.quoted import Quoted, table_of
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from vsepp.experiments.measure import prepare_for
 from vsepp.experiments.recipes.start import BOX, snapshot_to_start_from
 from vsepp.loading.batches import Pairs, Teacher
 from vsepp.loading.images import ImageSource, PicturesInMemory
-from vsepp.loading.pictures_on_device import PicturesOnDevice
+from vsepp.loading.on_device import PicturesOnDevice
 from vsepp.snapshots.snapshot import Snapshot
 
 
