@@ -59,7 +59,7 @@ def test_words_of_the_same_things_move_together(model):
         same = pairs[:, None] == pairs
         kin.append(scores[same & ~np.eye(len(PAIRS), dtype=bool)].mean())
         strangers.append(scores[~same].mean())
-    assert abs(strangers[1]) < 0.5 * strangers[0]
+    assert abs(strangers[1]) < 0.6 * strangers[0]
     assert kin[1] > 0.6
     assert kin[1] - strangers[1] > kin[0] - strangers[0] + 0.1
 

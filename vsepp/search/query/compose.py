@@ -19,7 +19,7 @@ from vsepp.search.query.language import Query
 WORDS_WEIGHT = 1.0
 PHOTO_WEIGHT = 0.5  # with words, which say what should be different
 MINUS_WEIGHT = -0.5  # of all words to avoid, together
-REMOVED_COMPONENT = 0.9  # of what a text has in common with the empty text
+REMOVED_COMPONENT = 0.95  # of what a text has in common with the empty text
 
 # Of all photos: so many may match one word, though no more of them score so high than chance would have it.
 # Of two words, it is a quarter. What is true of many photos mostly stands out, whichever word it is.
@@ -92,7 +92,7 @@ def text_vectors(texts: Sequence[str], embedder: Embedder) -> Vectors:
     """Vectors of length 1 without most of what all short texts have in common.
 
     A text of few words is close to the empty text (with the built-in model, single words have a cosine
-    of 0.86 with it, captions one of 0.07). That component says nothing about photos and outweighs the
+    of 0.96 with it, captions one of -0.1). That component says nothing about photos and outweighs the
     rest: without it, short queries rank photos far better, and captions as before.
     """
     # -> (N, D)
