@@ -34,7 +34,7 @@ from vsepp.encoders.architecture import Architecture
 from vsepp.encoders.joint import JointEmbedding
 from vsepp.equations.losses import max_of_hinges
 from vsepp.loading.batches import Pairs
-from vsepp.loading.pictures_on_device import PicturesOnDevice
+from vsepp.loading.on_device import PicturesOnDevice
 from vsepp.training.loop import Phase, Step, trained_parameters
 from vsepp.training.trainer import steps_and_epochs
 

@@ -26,8 +26,8 @@ h3 { font-size: 1rem; margin: 1.4rem 0 .5rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .85rem; }
 th, td { padding: .25rem .4rem; text-align: right; border-bottom: 1px solid var(--faint); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
-.tables { display: grid; gap: 0 2rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 33rem), 1fr)); }
-.tables > div { min-width: 0; } .tables > div:has(th:nth-child(6)) { grid-column: 1 / -1; }
+.tables { display: flex; flex-wrap: wrap; gap: 0 3rem; }
+.tables > div { max-width: 100%; }
 .cards { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 34rem), 1fr)); }
 .cards.small { grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); }
 .card { border: 1px solid var(--faint); border-radius: .6rem; padding: .8rem; background: var(--soft); }
