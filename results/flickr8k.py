@@ -2,8 +2,8 @@
 
     python results/flickr8k.py PART... --data flickr8k --weights FILE [--into runs] [--seeds 0,1,2]
 
-PART is one of those below (coco-...: on COCO, with the recipes that were chosen on Flickr8k), or `all` of Flickr8k's. Every experiment is the `vsepp reproduce` whose command its result says, and
-nothing else: seeds run side by side, the experiments of a seed one after another. Results go to results/f8k/ and
+PART is one of those below (coco-...: on COCO, with the recipes that were chosen on Flickr8k), or `all` of Flickr8k's.
+Every experiment is the `vsepp reproduce` whose command its result says, and nothing else: seeds run side by side, the experiments of a seed one after another. Results go to results/f8k/ and
 results/coco/, one file an experiment, to which a seed can be added later; what is there already is not repeated.
 """
 
@@ -24,8 +24,8 @@ from vsepp.experiments.reproduce import reproduce
 
 ROOT = Path(__file__).parents[1]
 MODELS, CROPS = ("vse0", "vse0-norms", "vse++", "order0", "order++"), ("1c", "10c", "rc", "rc-ft")
-# Both norms, so that they differ in the loss, in the schedule that was best for it, and in the mask.
 COCO = "coco-"  # of a part
+# Both norms, so that they differ in the loss, in the schedule that was best for it, and in the mask.
 SUM, MAX = "f8k-vse0-norms-1c", "f8k-vse++-1c"
 
 

@@ -117,3 +117,5 @@ def test_a_net_of_one_size_alone_says_so():
         resize_images(snapshot(backbone="mixer_s32_224", size=224, resize=224), 96)
     with pytest.raises(WrongRequest, match="not 0"):
         resize_images(snapshot(), 0)
+    with pytest.raises(WrongRequest, match="not 1,000,000"):
+        resize_images(snapshot(), 10**6)

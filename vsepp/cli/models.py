@@ -56,7 +56,9 @@ def shorten(
     from vsepp.experiments.measure import shorten as shorten_snapshot
 
     collection = open_checked(data, track=track)
-    before, after = shorten_snapshot(snapshot, collection, dim, into, half, int8, word_dim, size)
+    before, after = shorten_snapshot(
+        snapshot, collection, dim, into, half, int8, word_dim=word_dim, size=size
+    )
     say(f"rsum on val: {before.rsum:.1f} before, {after.rsum:.1f} in {into}.")
 
 

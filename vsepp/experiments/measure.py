@@ -92,7 +92,7 @@ def shorten(
     word_dim: int | None = None,
     size: int | None = None,
 ) -> tuple[Retrieval, Retrieval]:
-    """Save a snapshot for smaller images, with shorter words, or with fewer dimensions, found on the training split; validation results of both."""
+    """Save a smaller or faster snapshot; validation results of both. Directions of its vectors are found on the training split."""
     check_no_snapshot(into)
     long = short = Snapshot.load(folder)
     prepare_for(long, data)

@@ -165,9 +165,11 @@ class PicturesInMemory:
 
     def near(self, device: torch.device) -> ImageSource:
         """On a GPU where they fit: they are needed in every epoch."""
+        room = SHARE_OF_GPU * free_memory(device)
+        if not room or self.view.crops > 1 or not len(self):
+            return self
         of_originals = self.view.crop_from == "original"
-        num_bytes = 3 * self._mean_area(of_originals) * len(self)
-        if self.view.crops > 1 or num_bytes >= SHARE_OF_GPU * free_memory(device):
+        if 3 * self._mean_area(of_originals) * len(self) >= room:
             return self
         others = self if of_originals else None
         return PicturesOnDevice.of(self.items, self.view, device, others)

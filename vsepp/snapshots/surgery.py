@@ -125,12 +125,15 @@ def reduce_word_dimensions(snapshot: Snapshot, word_dim: int) -> Snapshot:
     return replace(snapshot, model=model.eval(), architecture=plan)
 
 
+LARGEST = 2_048  # pixels; a transformer's time grows with the fourth power of the side
+
+
 def resize_images(snapshot: Snapshot, size: int) -> Snapshot:
     """The model for images of another size, cut from the same share of a photo."""
     before = snapshot.architecture
-    if size < 1 or before.takes_features:
+    if not 1 <= size <= LARGEST or before.takes_features:
         raise WrongRequest(
-            f"Choose a size of 1 pixel or more, not {size}, and a model that takes images."
+            f"Choose a size of 1 to {LARGEST:,} pixels, not {size:,}, and a model that takes images."
         )
     plan = replace(before, size=size, resize=round(size * before.resize / before.size))
     encoder = deepcopy(snapshot.model.cpu()).image_encoder
